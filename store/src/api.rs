@@ -1,0 +1,264 @@
+//! The `Store` trait and its vocabulary: multi-key transactions, ranges and watches over one revision line.
+//!
+//! It decides what every store must promise; it never decides how one keeps that promise. Semantics are etcd v3's
+//! (<https://etcd.io/docs/v3.5/learning/api/>): one revision per committed writing transaction, `mod_revision` of every key
+//! that the transaction wrote equals it, and a transaction that writes nothing leaves the revision alone.
+
+use bytes::Bytes;
+use std::fmt;
+
+/// A point on a store's single line of history. Starts at 1 (the empty store) and grows by one per writing transaction.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Revision(pub u64);
+
+impl fmt::Debug for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}", self.0)
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// One version of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    pub key: Bytes,
+    pub value: Bytes,
+    /// The revision of the transaction that created the key (its latest creation).
+    pub create_revision: Revision,
+    /// The revision of the transaction that wrote this version.
+    pub mod_revision: Revision,
+    /// 1 for the creating write, one more for each write after it.
+    pub version: u64,
+}
+
+/// A condition on one key. A missing key compares as revision 0, version 0 and an empty value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compare {
+    pub key: Bytes,
+    pub target: CompareTarget,
+}
+
+/// What `Compare` holds against the stored key. Only equality: nothing here needs an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompareTarget {
+    /// The key's `mod_revision` is exactly this; `Revision(0)` means that the key is absent.
+    ModRevision(Revision),
+    /// The key exists, at whatever revision.
+    Exists,
+    /// The key's value is byte for byte this.
+    Value(Bytes),
+}
+
+impl Compare {
+    pub fn absent(key: impl Into<Bytes>) -> Self {
+        Self { key: key.into(), target: CompareTarget::ModRevision(Revision(0)) }
+    }
+    pub fn unchanged(key: impl Into<Bytes>, revision: Revision) -> Self {
+        Self { key: key.into(), target: CompareTarget::ModRevision(revision) }
+    }
+    pub fn exists(key: impl Into<Bytes>) -> Self {
+        Self { key: key.into(), target: CompareTarget::Exists }
+    }
+}
+
+/// One operation inside a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    Put { key: Bytes, value: Bytes },
+    Delete { key: Bytes },
+    /// Reads the key as it stands after the operations before it.
+    Get { key: Bytes },
+}
+
+/// All of `compare` holds → `success` is applied, otherwise `failure`; atomically either way.
+/// Limits: 4,096 operations, 1.5 MiB a value, 16 MiB in all. No key may be written twice by one transaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Txn {
+    pub compare: Vec<Compare>,
+    pub success: Vec<Op>,
+    pub failure: Vec<Op>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxnReply {
+    pub succeeded: bool,
+    /// The store's revision after this transaction: its own if it wrote, otherwise the current one.
+    pub revision: Revision,
+    /// One reply per operation of the branch that ran, in order.
+    pub ops: Vec<OpReply>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpReply {
+    Put,
+    /// Whether the key was there.
+    Delete { deleted: bool },
+    Get(Option<KeyValue>),
+}
+
+/// Keys in `[start, end)`; an empty `end` means the single key `start`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeRequest {
+    pub start: Bytes,
+    pub end: Bytes,
+    /// 0 = no limit.
+    pub limit: usize,
+    /// Read as of this revision; `None` = now.
+    pub revision: Option<Revision>,
+    /// `true`: answered from this member's applied state without a ReadIndex round, possibly stale.
+    pub serializable: bool,
+    pub keys_only: bool,
+    pub count_only: bool,
+}
+
+impl RangeRequest {
+    pub fn key(key: impl Into<Bytes>) -> Self {
+        Self { start: key.into(), ..Self::default() }
+    }
+    /// Every key that starts with `prefix`.
+    pub fn prefix(prefix: impl Into<Bytes>) -> Self {
+        let start: Bytes = prefix.into();
+        let end = prefix_end(&start);
+        Self { start, end, ..Self::default() }
+    }
+}
+
+/// The least key greater than every key with this prefix (etcd's `GetPrefixRangeEnd`). `\0` means "to the end".
+pub fn prefix_end(prefix: &[u8]) -> Bytes {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < 0xff {
+            end.push(last + 1);
+            return end.into();
+        }
+    }
+    Bytes::from_static(b"\0")
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeReply {
+    /// In key order.
+    pub kvs: Vec<KeyValue>,
+    /// The store's revision that this was read at (the current one, also when an older one was asked for).
+    pub revision: Revision,
+    /// Matching keys in all, whatever the limit.
+    pub count: usize,
+    pub more: bool,
+}
+
+/// A watch over `[start, end)` (as in [`RangeRequest`]) of everything with a revision ≥ `from`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchRequest {
+    pub start: Bytes,
+    pub end: Bytes,
+    pub from: Revision,
+    /// Deliver each event's previous value (needed to match DELETED events against selectors).
+    pub prev_kv: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub kind: EventKind,
+    /// For a delete: the key, an empty value, and the deleting transaction's revision as `mod_revision`.
+    pub kv: KeyValue,
+    pub prev_kv: Option<KeyValue>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    Put,
+    Delete,
+}
+
+/// All events of one or more whole revisions, in order; never a part of a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchBatch {
+    /// Every event of this watch up to and including this revision has been delivered. An empty batch is progress only.
+    pub revision: Revision,
+    pub events: Vec<Event>,
+}
+
+/// A running watch. Dropping it ends it.
+pub struct Watch {
+    receiver: tokio::sync::mpsc::Receiver<Result<WatchBatch, StoreError>>,
+    progress: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Watch {
+    /// `progress` asks for an empty batch at the store's current revision, when everything before it was delivered.
+    pub fn new(
+        receiver: tokio::sync::mpsc::Receiver<Result<WatchBatch, StoreError>>,
+        progress: Option<Box<dyn Fn() + Send + Sync>>,
+    ) -> Self {
+        Self { receiver, progress }
+    }
+
+    /// The next batch. `None` or an error ends the watch; the reader starts again from the last revision + 1.
+    pub async fn next(&mut self) -> Option<Result<WatchBatch, StoreError>> {
+        self.receiver.recv().await
+    }
+
+    /// Asks for a progress batch; it arrives through `next`.
+    pub fn request_progress(&self) {
+        if let Some(progress) = &self.progress {
+            progress();
+        }
+    }
+}
+
+/// Why a store did not answer. Expected outcomes (a failed compare) are not errors.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// The revision's history is gone. The caller lists again.
+    #[error("revision {requested} has been compacted; the oldest readable revision is {oldest}")]
+    Compacted { requested: Revision, oldest: Revision },
+    /// The caller asked for a revision that does not exist yet. The caller waits or lists again.
+    #[error("revision {requested} is in the future; the current revision is {current}")]
+    Future { requested: Revision, current: Revision },
+    /// Over a limit of `Txn`. Nobody retries.
+    #[error("the request is too large: {what} is {size} bytes, the limit is {limit}")]
+    TooLarge { what: &'static str, size: usize, limit: usize },
+    /// Malformed request. Nobody retries.
+    #[error("invalid store request: {0}")]
+    Invalid(String),
+    /// No leader, no quorum or shutting down, and the write was certainly not applied. The caller retries with back-off.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// The outcome of the write is not known. The caller reads before it retries.
+    #[error("the outcome of the write is unknown: {0}")]
+    Unknown(String),
+    /// The watcher fell too far behind and was cut off. It starts again from its last revision + 1.
+    #[error("the watcher fell behind and was cut off")]
+    Slow,
+    /// Data on disk is damaged in a way that must not be papered over. A person acts.
+    #[error("the store's data is corrupt: {0}")]
+    Corrupt(String),
+}
+
+/// One revisioned map: embedded in this process, or remote. One `Store` per group (`state`, `leases`, `events`).
+#[async_trait::async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Linearizable. Returns after the transaction is durable on a quorum and applied here.
+    async fn txn(&self, txn: Txn) -> Result<TxnReply, StoreError>;
+
+    /// Independent transactions proposed as one Raft entry batch: one durability round for all, one reply each, in order.
+    async fn txn_batch(&self, txns: Vec<Txn>) -> Result<Vec<Result<TxnReply, StoreError>>, StoreError>;
+
+    /// Linearizable unless `serializable`.
+    async fn range(&self, request: RangeRequest) -> Result<RangeReply, StoreError>;
+
+    /// In revision order, none lost, none twice.
+    async fn watch(&self, request: WatchRequest) -> Result<Watch, StoreError>;
+
+    /// A revision at least as new as every write that was acknowledged before the call (ReadIndex).
+    async fn read_revision(&self) -> Result<Revision, StoreError>;
+
+    /// Forgets history before `revision`. Superseded versions and older watches answer `Compacted`.
+    async fn compact(&self, revision: Revision) -> Result<(), StoreError>;
+}

@@ -1,0 +1,10 @@
+//! A revisioned, replicated map of bytes: what is stored, at which revision, and who watches it.
+//!
+//! This crate knows keys, values and revisions. It never knows a Kubernetes kind, JSON or HTTP.
+
+mod api;
+
+pub use api::{
+    Compare, CompareTarget, Event, EventKind, KeyValue, Op, OpReply, RangeReply, RangeRequest, Revision, Store,
+    StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest, prefix_end,
+};
