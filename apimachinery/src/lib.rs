@@ -1,1 +1,17 @@
-//! apimachinery
+//! The vocabulary of the Kubernetes API that every Gantry component shares: kinds, object headers, selectors, quantities,
+//! statuses, patches, schemas and time.
+//!
+//! It decides what these mean; it never does I/O, never awaits and never knows a transport.
+
+pub mod kinds;
+pub mod schema;
+pub mod meta;
+pub mod status;
+
+pub mod fields;
+pub mod labels;
+pub mod names;
+pub mod quantity;
+
+pub mod clock;
+pub mod time;
