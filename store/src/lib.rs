@@ -3,8 +3,14 @@
 //! This crate knows keys, values and revisions. It never knows a Kubernetes kind, JSON or HTTP.
 
 mod api;
+mod hub;
+mod limits;
+mod mem;
+mod mvcc;
 
 pub use api::{
     Compare, CompareTarget, Event, EventKind, KeyValue, Op, OpReply, RangeReply, RangeRequest, Revision, Store,
     StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest, prefix_end,
 };
+pub use limits::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TXN_BYTES, MAX_VALUE_BYTES};
+pub use mem::MemStore;

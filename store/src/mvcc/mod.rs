@@ -1,0 +1,244 @@
+//! The state machine: keys, their versions, and the commits that made them. `apply` is the only way to change it.
+//!
+//! Pure: no clock, no I/O, no randomness. Every member that applies the same entries holds the same state and the same
+//! hash. Cloning is cheap (persistent trees), so a reader keeps a clone and never sees a change.
+
+mod apply;
+mod chain;
+mod read;
+mod retain;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use crate::api::{KeyValue, Revision, StoreError, Txn, TxnReply};
+use bytes::Bytes;
+use imbl::{OrdMap, OrdSet, Vector};
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+pub use apply::apply;
+pub use read::Span;
+pub use retain::{MARK_KEPT_MS, MAX_TTL_MS, Retention, compaction, expired};
+pub use transfer::{Base, Builder};
+
+/// What one log entry carries: transactions that share one durability round, each with a reply of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The proposing leader's store time: milliseconds that leaders have led so far. Never goes back once applied.
+    pub time_ms: u64,
+    pub commands: Vec<Command>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    Txn(Txn),
+    Compact(Compact),
+}
+
+/// Forgets what only readers before `revision` could see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compact {
+    pub revision: Revision,
+    /// The hash chain's value at some retained revision on the proposer; a member that differs stops.
+    pub check: Option<(Revision, u64)>,
+}
+
+/// The outcome of one command.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    Txn(TxnReply),
+    Compacted,
+    Refused(StoreError),
+}
+
+impl Reply {
+    pub fn into_txn(self) -> Result<TxnReply, StoreError> {
+        match self {
+            Self::Txn(reply) => Ok(reply),
+            Self::Refused(error) => Err(error),
+            Self::Compacted => Err(StoreError::Unknown("the reply is another command's".into())),
+        }
+    }
+
+    pub fn into_compacted(self) -> Result<(), StoreError> {
+        match self {
+            Self::Compacted => Ok(()),
+            Self::Refused(error) => Err(error),
+            Self::Txn(_) => Err(StoreError::Unknown("the reply is another command's".into())),
+        }
+    }
+}
+
+/// The outcome of one entry. Its events are in the history, from the revision before it up to `revision`.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    pub revision: Revision,
+    pub replies: Vec<Reply>,
+}
+
+/// The members' states have come apart, or an entry is not one that any proposer makes. Going on would corrupt.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this member's state at revision {revision} differs from the leader's (hash {ours:016x}, leader {theirs:016x})")]
+pub struct Diverged {
+    pub revision: Revision,
+    pub ours: u64,
+    pub theirs: u64,
+}
+
+/// Everything that one revision changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    pub revision: u64,
+    pub changes: Vec<Change>,
+    /// The hash chain after this revision.
+    pub hash: u64,
+    /// Memory that the superseded versions hold.
+    pub superseded_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// For a delete: an empty value and the deleting revision.
+    pub kv: Arc<KeyValue>,
+    pub deleted: bool,
+    pub prev: Option<Arc<KeyValue>>,
+}
+
+/// A live key, ordered by its name.
+#[derive(Clone, Debug)]
+struct Live(Arc<KeyValue>);
+
+impl Borrow<[u8]> for Live {
+    fn borrow(&self) -> &[u8] {
+        &self.0.key
+    }
+}
+impl PartialEq for Live {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+impl Eq for Live {}
+impl PartialOrd for Live {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Live {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.key.cmp(&other.0.key)
+    }
+}
+
+/// "Revision `until` replaced what `key` was before": the address of a superseded version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Superseded {
+    key: Bytes,
+    until: u64,
+}
+
+/// Marks are at least this far apart.
+const MARK_EVERY_MS: u64 = 1_000;
+
+/// The first revision written at a store time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub time_ms: u64,
+    pub revision: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Mvcc {
+    revision: u64,
+    /// Reads below this are refused; 0 = nothing was ever compacted.
+    compacted: u64,
+    live: OrdSet<Live>,
+    /// Undo records: what a key was before a revision (`None`: absent). Only for revisions after `compacted`.
+    past: OrdMap<Superseded, Option<Arc<KeyValue>>>,
+    /// One commit per revision, the last is `revision`'s. Starts after `compacted`.
+    history: Vector<Arc<Commit>>,
+    superseded_bytes: u64,
+    hash: u64,
+    time_ms: u64,
+    /// Sparse, at most one a second, newest last.
+    marks: Vector<Mark>,
+}
+
+impl Default for Mvcc {
+    /// The empty store, at revision 1.
+    fn default() -> Self {
+        Self {
+            revision: 1,
+            compacted: 0,
+            live: OrdSet::new(),
+            past: OrdMap::new(),
+            history: Vector::new(),
+            superseded_bytes: 0,
+            hash: 0,
+            time_ms: 0,
+            marks: Vector::new(),
+        }
+    }
+}
+
+impl Mvcc {
+    pub fn revision(&self) -> Revision {
+        Revision(self.revision)
+    }
+
+    /// The oldest revision that can be read; watches start after it.
+    pub fn oldest(&self) -> Revision {
+        Revision(self.compacted.max(1))
+    }
+
+    /// The hash chain over everything applied so far.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub fn time_ms(&self) -> u64 {
+        self.time_ms
+    }
+
+    pub fn keys(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Memory that only history holds.
+    pub fn superseded_bytes(&self) -> u64 {
+        self.superseded_bytes
+    }
+
+    /// The commit of one retained revision.
+    pub fn commit(&self, revision: u64) -> Option<&Arc<Commit>> {
+        let first = self.revision + 1 - self.history.len() as u64;
+        self.history.get(usize::try_from(revision.checked_sub(first)?).ok()?)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&Arc<KeyValue>> {
+        self.live.get(key).map(|live| &live.0)
+    }
+
+    /// Panics if the parts contradict each other. For tests, after every step.
+    #[cfg(test)]
+    pub fn validate(&self) {
+        assert!(self.compacted <= self.revision);
+        let first = self.revision + 1 - self.history.len() as u64;
+        assert_eq!(first, self.compacted.max(1) + 1, "history starts right after the compacted revision");
+        let mut bytes = 0;
+        let mut undo = 0;
+        for (at, commit) in self.history.iter().enumerate() {
+            assert_eq!(commit.revision, first + at as u64);
+            assert!(!commit.changes.is_empty());
+            bytes += commit.superseded_bytes;
+            undo += commit.changes.len();
+        }
+        assert_eq!(bytes, self.superseded_bytes);
+        assert_eq!(undo, self.past.len());
+        for live in &self.live {
+            assert!(live.0.mod_revision.0 <= self.revision && live.0.create_revision <= live.0.mod_revision);
+        }
+        assert!(self.marks.iter().zip(self.marks.iter().skip(1)).all(|(a, b)| a.time_ms < b.time_ms && a.revision <= b.revision));
+    }
+}

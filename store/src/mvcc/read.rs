@@ -1,0 +1,132 @@
+//! Reads: the live keys, the keys as of a retained revision, and the history that watches follow. It changes nothing.
+
+use super::{Mvcc, Superseded};
+use crate::api::{Event, EventKind, KeyValue, RangeReply, RangeRequest, Revision, StoreError};
+use bytes::Bytes;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// `[start, end)`; an empty end means the one key, `\0` means to the end of the key space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    start: Bytes,
+    end: Bytes,
+}
+
+impl Span {
+    pub fn new(start: Bytes, end: Bytes) -> Self {
+        Self { start, end }
+    }
+
+    pub fn contains(&self, key: &[u8]) -> bool {
+        match &self.end[..] {
+            [] => key == self.start,
+            [0] => key >= &self.start[..],
+            end => key >= &self.start[..] && key < end,
+        }
+    }
+
+    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let start = &self.start[..];
+        match &self.end[..] {
+            [] => (Bound::Included(start), Bound::Included(start)),
+            [0] => (Bound::Included(start), Bound::Unbounded),
+            end if end <= start => (Bound::Included(start), Bound::Excluded(start)),
+            end => (Bound::Included(start), Bound::Excluded(end)),
+        }
+    }
+}
+
+impl Mvcc {
+    pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, StoreError> {
+        let span = Span::new(request.start.clone(), request.end.clone());
+        let mut found = Found { request, kvs: Vec::new(), count: 0 };
+        match request.revision {
+            Some(revision) if revision.0 != self.revision => {
+                self.check_readable(revision)?;
+                self.each_at(&span, revision.0, |kv| found.add(kv));
+            }
+            _ => self.live.range::<_, [u8]>(span.bounds()).for_each(|live| found.add(&live.0)),
+        }
+        let more = !request.count_only && found.count > found.kvs.len();
+        Ok(RangeReply { kvs: found.kvs, revision: self.revision(), count: found.count, more })
+    }
+
+    fn check_readable(&self, requested: Revision) -> Result<(), StoreError> {
+        if requested > self.revision() {
+            return Err(StoreError::Future { requested, current: self.revision() });
+        }
+        if requested < self.oldest() {
+            return Err(StoreError::Compacted { requested, oldest: self.oldest() });
+        }
+        Ok(())
+    }
+
+    /// Whether every event from `from` on is still there (or yet to come).
+    pub fn check_watchable(&self, from: Revision) -> Result<(), StoreError> {
+        if from.0 <= self.compacted {
+            return Err(StoreError::Compacted { requested: from, oldest: self.oldest() });
+        }
+        Ok(())
+    }
+
+    /// Visits, in key order, the keys of `span` as they were right after `revision`.
+    ///
+    /// A key's state then is its oldest undo record after `revision`, and the live version if there is none.
+    pub(super) fn each_at(&self, span: &Span, revision: u64, mut visit: impl FnMut(&Arc<KeyValue>)) {
+        let mut live = self.live.range::<_, [u8]>(span.bounds()).map(|live| &live.0).peekable();
+        let mut past = self.past_from(span).filter(|(at, _)| at.until > revision).peekable();
+        while let Some((at, then)) = past.next() {
+            while let Some(kv) = live.next_if(|kv| kv.key < at.key) {
+                visit(kv);
+            }
+            live.next_if(|kv| kv.key == at.key);
+            while past.next_if(|(later, _)| later.key == at.key).is_some() {}
+            if let Some(kv) = then {
+                visit(kv);
+            }
+        }
+        live.for_each(visit);
+    }
+
+    fn past_from<'a>(
+        &'a self,
+        span: &'a Span,
+    ) -> impl Iterator<Item = (&'a Superseded, &'a Option<Arc<KeyValue>>)> + 'a {
+        let first = Superseded { key: span.start.clone(), until: 0 };
+        self.past.range(first..).take_while(|(at, _)| span.contains(&at.key))
+    }
+
+    /// The events in `span` of one retained revision.
+    pub fn events(&self, span: &Span, revision: u64, prev_kv: bool, into: &mut Vec<Event>) {
+        let Some(commit) = self.commit(revision) else { return };
+        for change in commit.changes.iter().filter(|change| span.contains(&change.kv.key)) {
+            into.push(Event {
+                kind: if change.deleted { EventKind::Delete } else { EventKind::Put },
+                kv: KeyValue::clone(&change.kv),
+                prev_kv: if prev_kv { change.prev.as_deref().cloned() } else { None },
+            });
+        }
+    }
+}
+
+/// Collects what a range asked for.
+struct Found<'a> {
+    request: &'a RangeRequest,
+    kvs: Vec<KeyValue>,
+    count: usize,
+}
+
+impl Found<'_> {
+    fn add(&mut self, kv: &Arc<KeyValue>) {
+        self.count += 1;
+        if self.request.count_only || (self.request.limit > 0 && self.kvs.len() >= self.request.limit) {
+            return;
+        }
+        let mut kv = KeyValue::clone(kv);
+        if self.request.keys_only {
+            kv.value = Bytes::new();
+        }
+        self.kvs.push(kv);
+    }
+}
