@@ -1,0 +1,240 @@
+//! Writes core/v1 Events: callers hand over what happened and go on; a task of its own writes it down. Repeats become
+//! counts. Never blocks a caller and never holds more than a bounded queue: the oldest is dropped and counted.
+
+mod correlate;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gantry_apimachinery::clock::{Clock, SystemClock};
+use gantry_apimachinery::kinds::{self, Kind};
+use gantry_apimachinery::meta::Object;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::client::Client;
+use crate::error::ApiError;
+use crate::metrics::Metrics;
+use crate::options::Patch;
+use correlate::{Correlator, Write};
+
+/// Events that wait to be written.
+const QUEUE: usize = 1024;
+/// A server that does not answer now gets this many chances per event.
+const ATTEMPTS: u32 = 3;
+
+/// The object that an event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectRef {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    pub kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
+    /// `spec.containers{web}` for what concerns one container.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field_path: String,
+}
+
+impl ObjectRef {
+    pub fn of(kind: &Kind, object: &impl Object) -> Self {
+        let meta = object.meta();
+        ObjectRef {
+            api_version: kind.api_version(),
+            kind: kind.kind.to_owned(),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.to_string(),
+            resource_version: meta.resource_version.clone(),
+            field_path: String::new(),
+        }
+    }
+
+    /// The same object, narrowed to one of its containers.
+    #[must_use]
+    pub fn container(mut self, name: &str) -> Self {
+        self.field_path = format!("spec.containers{{{name}}}");
+        self
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum EventType {
+    Normal,
+    Warning,
+}
+
+/// What a caller said happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Happening {
+    about: ObjectRef,
+    event_type: EventType,
+    reason: String,
+    message: String,
+}
+
+/// A cheap handle; writing ends with the last one, after what is queued.
+#[derive(Clone)]
+pub struct EventRecorder {
+    queue: Arc<Queue>,
+    metrics: Option<Metrics>,
+    _running: Arc<DropGuard>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<VecDeque<Happening>>,
+    wake: Notify,
+}
+
+impl EventRecorder {
+    /// `component` is who speaks, such as `default-scheduler`; `host` is the machine, where that matters.
+    pub fn new(client: Client, component: impl Into<String>, host: impl Into<String>) -> Self {
+        Self::start(client, component.into(), host.into(), Arc::new(SystemClock), None)
+    }
+
+    /// The same, with its losses counted in `metrics`.
+    pub fn with_metrics(client: Client, component: &str, host: &str, metrics: Metrics) -> Self {
+        Self::start(client, component.to_owned(), host.to_owned(), Arc::new(SystemClock), Some(metrics))
+    }
+
+    fn start(
+        client: Client,
+        component: String,
+        host: String,
+        clock: Arc<dyn Clock>,
+        metrics: Option<Metrics>,
+    ) -> Self {
+        let (queue, ended) = (Arc::<Queue>::default(), CancellationToken::new());
+        let writer = Writer { client, component, host, clock, metrics: metrics.clone(), correlator: Correlator::new() };
+        tokio::spawn(writer.run(queue.clone(), ended.clone()));
+        EventRecorder { queue, metrics, _running: Arc::new(ended.drop_guard()) }
+    }
+
+    /// Notes an event; never waits.
+    pub fn event(&self, about: &ObjectRef, event_type: EventType, reason: &str, message: &str) {
+        let happening =
+            Happening { about: about.clone(), event_type, reason: reason.to_owned(), message: cut(message) };
+        {
+            let mut waiting = self.queue.waiting.lock();
+            if waiting.len() >= QUEUE {
+                waiting.pop_front();
+                if let Some(metrics) = &self.metrics {
+                    metrics.events().dropped.inc();
+                }
+            }
+            waiting.push_back(happening);
+        }
+        self.queue.wake.notify_one();
+    }
+}
+
+/// The API refuses messages longer than 1,024 bytes.
+fn cut(message: &str) -> String {
+    let mut end = message.len().min(1024);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    message[..end].to_owned()
+}
+
+struct Writer {
+    client: Client,
+    component: String,
+    host: String,
+    clock: Arc<dyn Clock>,
+    metrics: Option<Metrics>,
+    correlator: Correlator,
+}
+
+impl Writer {
+    async fn run(mut self, queue: Arc<Queue>, ended: CancellationToken) {
+        loop {
+            let next = queue.waiting.lock().pop_front();
+            match next {
+                Some(happening) => self.record(happening).await,
+                None if ended.is_cancelled() => return,
+                None => drop(ended.run_until_cancelled(queue.wake.notified()).await),
+            }
+        }
+    }
+
+    async fn record(&mut self, happening: Happening) {
+        let Some(write) = self.correlator.observe(&happening, self.clock.now()) else { return };
+        for attempt in 0..ATTEMPTS {
+            let result = self.write(&happening, &write).await;
+            match result {
+                Err(error) if error.is_transient() && attempt + 1 < ATTEMPTS => {
+                    tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
+                }
+                Err(error) => {
+                    if let Some(metrics) = &self.metrics {
+                        metrics.events().failed.inc();
+                    }
+                    tracing::debug!(error = error.chain(), reason = happening.reason, "an event was not written");
+                    return;
+                }
+                Ok(()) => return,
+            }
+        }
+    }
+
+    async fn write(&self, happening: &Happening, write: &Write) -> Result<(), ApiError> {
+        let ns = namespace(&happening.about);
+        if write.count > 1 {
+            let patch = json!({"count": write.count, "lastTimestamp": write.last, "message": write.message});
+            match self.client.patch::<Value>(&kinds::EVENT, ns, &write.name, Patch::Merge(patch), None).await {
+                // It has expired meanwhile: tell it anew.
+                Err(error) if error.is_not_found() => {}
+                result => return result.map(drop),
+            }
+        }
+        let event = self.form(happening, write, ns);
+        match self.client.create::<Value>(&kinds::EVENT, ns, &event).await {
+            // An earlier attempt got through although its answer was lost.
+            Err(error) if error.is_already_exists() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    fn form(&self, happening: &Happening, write: &Write, ns: &str) -> Value {
+        let mut source = json!({"component": self.component});
+        if !self.host.is_empty() {
+            source["host"] = json!(self.host);
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": write.name, "namespace": ns},
+            "involvedObject": happening.about,
+            "reason": happening.reason,
+            "message": write.message,
+            "type": happening.event_type,
+            "count": write.count,
+            "firstTimestamp": write.first,
+            "lastTimestamp": write.last,
+            "eventTime": null,
+            "source": source,
+            "reportingComponent": self.component,
+            "reportingInstance": self.host,
+        })
+    }
+}
+
+/// Events about objects without a namespace live in `default`.
+fn namespace(about: &ObjectRef) -> &str {
+    if about.namespace.is_empty() { "default" } else { &about.namespace }
+}
+
+#[cfg(test)]
+mod tests;

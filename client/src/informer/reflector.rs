@@ -1,0 +1,227 @@
+//! Keeps an informer's copy equal to the server's: list, watch from there, resume, list again after 410, back off, and
+//! notice a watch that fell silent. Never decides what a change means.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use gantry_apimachinery::meta::{Object, ObjectMeta};
+use gantry_apimachinery::status::Status;
+use http::Method;
+use http_body_util::BodyExt;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::lines::{Lines, MAX_LINE};
+use super::{InformerOptions, Shared};
+use crate::backoff::{Backoff, entropy, jittered};
+use crate::client::Client;
+use crate::error::{ApiError, TransportError};
+use crate::metrics::KindLabel;
+use crate::options::ListOptions;
+use crate::response::classify;
+
+/// Items per page of a list: bounds what one answer holds.
+const PAGE: u32 = 2_000;
+/// The server's bookmarks come about once a minute; after this long without a byte the stream is taken for dead.
+const SILENCE: Duration = Duration::from_secs(150);
+/// The server must begin to answer a watch within this.
+const WATCH_START: Duration = Duration::from_secs(30);
+/// A watch that lasted less than this and brought nothing is no success.
+const SHORT: Duration = Duration::from_secs(1);
+
+/// How one watch ended.
+enum Ended {
+    /// The server closed it, as it does now and then.
+    Closed,
+    /// Nothing came for too long.
+    Silent,
+}
+
+struct Reflector<'a, T> {
+    client: Client,
+    options: InformerOptions,
+    shared: &'a Shared<T>,
+    /// Where the next watch starts; `None` asks for a list first.
+    from: Option<String>,
+    /// Whether this watch brought anything.
+    progressed: bool,
+}
+
+pub(super) async fn run<T: Object + DeserializeOwned + Send + Sync + 'static>(
+    client: Client,
+    options: InformerOptions,
+    shared: std::sync::Arc<Shared<T>>,
+    cancel: CancellationToken,
+) {
+    let mut reflector = Reflector { client, options, shared: &shared, from: None, progressed: false };
+    cancel.run_until_cancelled(reflector.run()).await;
+}
+
+impl<T: Object + DeserializeOwned + Send + Sync + 'static> Reflector<'_, T> {
+    async fn run(&mut self) {
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(30));
+        loop {
+            let start = Instant::now();
+            self.progressed = false;
+            let result = self.pass().await;
+            if self.progressed || (result.is_ok() && start.elapsed() >= SHORT) {
+                backoff.reset();
+            }
+            let kind = self.shared.kind.plural;
+            match result {
+                Ok(Ended::Closed) if self.progressed || start.elapsed() >= SHORT => continue,
+                Ok(Ended::Closed) => {}
+                Ok(Ended::Silent) => {
+                    self.count(|m, label| m.stalls.get_or_create(label).inc());
+                    tracing::warn!(kind, "the watch fell silent; starting it again");
+                    continue;
+                }
+                Err(error) if error.is_gone() => {
+                    tracing::info!(kind, from = self.from, "the watch's start is history; listing again");
+                    self.from = None;
+                }
+                Err(error) => {
+                    self.count(|m, label| m.watch_failures.get_or_create(label).inc());
+                    tracing::warn!(kind, error = error.chain(), "following failed; will try again");
+                }
+            }
+            tokio::time::sleep(backoff.next(entropy())).await;
+        }
+    }
+
+    /// A list if one is needed, then one watch to its end.
+    async fn pass(&mut self) -> Result<Ended, ApiError> {
+        let from = match self.from.clone() {
+            Some(from) => from,
+            None => self.list().await?,
+        };
+        self.watch(&from).await
+    }
+
+    async fn list(&mut self) -> Result<String, ApiError> {
+        let mut options = ListOptions {
+            label_selector: self.options.label_selector.clone(),
+            field_selector: self.options.field_selector.clone(),
+            limit: PAGE,
+            ..ListOptions::default()
+        };
+        let mut items: Vec<T> = Vec::new();
+        let kind = self.shared.kind;
+        let version = loop {
+            let page = self.client.list_raw(kind, &self.options.namespace, &options).await?;
+            let page = page.lenient(|error| tracing::error!(kind = kind.plural, %error, "an object cannot be read"))?;
+            items.extend(page.items);
+            if page.continue_token.is_empty() {
+                break page.resource_version;
+            }
+            options.continue_token = page.continue_token;
+        };
+        self.count(|m, label| m.lists.get_or_create(label).inc());
+        self.shared.change(|cache| cache.replace(items));
+        self.reached(&version, true);
+        Ok(version)
+    }
+
+    async fn watch(&mut self, from: &str) -> Result<Ended, ApiError> {
+        let mut query = ListOptions {
+            label_selector: self.options.label_selector.clone(),
+            field_selector: self.options.field_selector.clone(),
+            resource_version: from.to_owned(),
+            ..ListOptions::default()
+        }
+        .query();
+        let lifetime = jittered(Duration::from_secs(300), Duration::from_secs(300), entropy());
+        query
+            .push("watch", "true")
+            .push("allowWatchBookmarks", "true")
+            .push("timeoutSeconds", &lifetime.as_secs().to_string());
+        let path = format!("{}{}", self.shared.kind.path(&self.options.namespace, ""), query.as_str());
+        let answer = tokio::time::timeout(WATCH_START, self.client.send(Method::GET, &path, None))
+            .await
+            .map_err(|_| TransportError::TimedOut(WATCH_START))??;
+        let mut body = answer.into_body().into_data_stream();
+        let mut lines = Lines::default();
+        loop {
+            let chunk = match tokio::time::timeout(SILENCE, body.next()).await {
+                Err(_) => return Ok(Ended::Silent),
+                Ok(None) => return Ok(Ended::Closed),
+                Ok(Some(Err(error))) => return Err(TransportError::Body(Box::new(error)).into()),
+                Ok(Some(Ok(chunk))) => chunk,
+            };
+            lines.push(&chunk);
+            while let Some(line) = lines.next() {
+                self.event(&line)?;
+            }
+            if lines.is_too_long() {
+                return Err(TransportError::LineTooLong(MAX_LINE).into());
+            }
+        }
+    }
+
+    /// Takes one line of the watch in.
+    fn event(&mut self, line: &Bytes) -> Result<(), ApiError> {
+        let event: Event = serde_json::from_slice(line).map_err(ApiError::Decode)?;
+        let text = event.object.get();
+        if event.kind == "ERROR" {
+            let status: Status = serde_json::from_str(text).map_err(ApiError::Decode)?;
+            return Err(classify(status, None));
+        }
+        let object = if event.kind == "BOOKMARK" { None } else { self.read(text) };
+        let meta = match &object {
+            Some(object) => object.meta().clone(),
+            None => serde_json::from_str::<HeaderOnly>(text).map_err(ApiError::Decode)?.metadata,
+        };
+        match event.kind.as_ref() {
+            "ADDED" | "MODIFIED" => {
+                if let Some(object) = object {
+                    self.shared.change(|cache| cache.apply(object));
+                }
+            }
+            "DELETED" => self.shared.change(|cache| cache.remove(&meta.namespace, &meta.name, object)),
+            _ => {}
+        }
+        self.progressed = true;
+        self.reached(&meta.resource_version, false);
+        Ok(())
+    }
+
+    fn read(&self, text: &str) -> Option<T> {
+        let read = serde_json::from_str(text);
+        if let Err(error) = &read {
+            tracing::error!(kind = self.shared.kind.plural, %error, "an object cannot be read");
+        }
+        read.ok()
+    }
+
+    fn reached(&mut self, version: &str, synced: bool) {
+        let revision = version.parse().unwrap_or(0);
+        self.from = Some(version.to_owned());
+        self.shared.advance(revision, synced);
+        self.count(|m, label| m.revision.get_or_create(label).set(revision));
+    }
+
+    fn count<R>(&self, count: impl FnOnce(&crate::metrics::InformerFamilies, &KindLabel) -> R) {
+        if let Some(metrics) = &self.options.metrics {
+            drop(count(metrics.informers(), &KindLabel { kind: self.shared.kind.plural.to_owned() }));
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct HeaderOnly {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}

@@ -1,0 +1,172 @@
+//! The rules of holding a Lease: when it may be taken, and how long it may be counted on. Never does I/O.
+//!
+//! Others' renewals are judged by when *this* process saw them change, never by the times written in them: clocks of
+//! two machines need not agree.
+
+use gantry_apimachinery::meta::ObjectMeta;
+use gantry_apimachinery::time::{MicroTime, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// Others may take a lease that was not renewed for this long.
+pub(super) const LEASE_S: u32 = 15;
+/// The holder stops counting on it after this long.
+pub(super) const RENEW_MS: u64 = 10_000;
+/// Between two attempts.
+pub(super) const RETRY_MS: u64 = 2_000;
+
+/// What is read of `coordination.k8s.io/v1` Lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Lease {
+    pub metadata: ObjectMeta,
+    pub spec: Spec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Spec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holder_identity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_duration_seconds: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acquire_time: Option<MicroTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renew_time: Option<MicroTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_transitions: Option<u32>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Somebody else holds it.
+    Wait,
+    /// Write this, conditional on the version that was read.
+    Write(Spec),
+}
+
+pub(super) struct Election {
+    identity: String,
+    /// The last version seen, and when it was first seen here.
+    observed: Option<(String, u64)>,
+    /// When the last renewal that succeeded was sent.
+    renewed_ms: Option<u64>,
+}
+
+impl Election {
+    pub fn new(identity: &str) -> Self {
+        Election { identity: identity.to_owned(), observed: None, renewed_ms: None }
+    }
+
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    pub fn decide(&mut self, seen: Option<&Lease>, now_ms: u64, now: Timestamp) -> Action {
+        let renew_time = Some(MicroTime(now));
+        let mut spec = Spec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: Some(LEASE_S),
+            acquire_time: renew_time,
+            renew_time,
+            lease_transitions: Some(0),
+        };
+        let Some(lease) = seen else { return Action::Write(spec) };
+        let version = &lease.metadata.resource_version;
+        if self.observed.as_ref().is_none_or(|(known, _)| known != version) {
+            self.observed = Some((version.clone(), now_ms));
+        }
+        let since_ms = self.observed.as_ref().map_or(now_ms, |(_, ms)| *ms);
+        let holder = lease.spec.holder_identity.as_deref().unwrap_or("");
+        if holder == self.identity {
+            spec.acquire_time = lease.spec.acquire_time.or(renew_time);
+            spec.lease_transitions = lease.spec.lease_transitions;
+            return Action::Write(spec);
+        }
+        let lasts_ms = u64::from(lease.spec.lease_duration_seconds.unwrap_or(LEASE_S)) * 1000;
+        if !holder.is_empty() && now_ms < since_ms + lasts_ms {
+            // Whatever was held here before is somebody else's now.
+            self.renewed_ms = None;
+            return Action::Wait;
+        }
+        spec.lease_transitions = Some(lease.spec.lease_transitions.unwrap_or(0).saturating_add(1));
+        Action::Write(spec)
+    }
+
+    pub fn written(&mut self, lease: &Lease, sent_ms: u64) {
+        self.observed = Some((lease.metadata.resource_version.clone(), sent_ms));
+        self.renewed_ms = Some(sent_ms);
+    }
+
+    /// Somebody else was seen to hold it.
+    pub fn is_lost(&self) -> bool {
+        self.renewed_ms.is_none()
+    }
+
+    /// How much longer the lease may be counted on.
+    pub fn holds_for_ms(&self, now_ms: u64) -> u64 {
+        self.renewed_ms.map_or(0, |sent| (sent + RENEW_MS).saturating_sub(now_ms))
+    }
+
+    /// Returns whether there is something to give back.
+    pub fn give_up(&mut self) -> bool {
+        self.renewed_ms.take().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(holder: &str, version: &str) -> Lease {
+        Lease {
+            metadata: ObjectMeta { resource_version: version.into(), ..ObjectMeta::default() },
+            spec: Spec {
+                holder_identity: Some(holder.into()),
+                lease_duration_seconds: Some(15),
+                lease_transitions: Some(4),
+                acquire_time: Some(MicroTime(Timestamp::from_secs(1))),
+                ..Spec::default()
+            },
+        }
+    }
+
+    fn wrote(action: Action) -> Spec {
+        match action {
+            Action::Write(spec) => spec,
+            Action::Wait => panic!("waits"),
+        }
+    }
+
+    #[test]
+    fn a_lease_that_does_not_exist_or_is_free_is_taken_at_once() {
+        let mut election = Election::new("me");
+        let now = Timestamp::from_secs(9);
+        assert_eq!(wrote(election.decide(None, 0, now)).lease_transitions, Some(0));
+        let spec = wrote(election.decide(Some(&lease("", "1")), 0, now));
+        assert_eq!((spec.holder_identity.as_deref(), spec.lease_transitions), (Some("me"), Some(5)));
+    }
+
+    #[test]
+    fn another_holder_is_waited_for_from_when_its_renewal_was_seen() {
+        let mut election = Election::new("me");
+        let now = Timestamp::from_secs(9);
+        assert_eq!(election.decide(Some(&lease("other", "1")), 1_000, now), Action::Wait);
+        assert_eq!(election.decide(Some(&lease("other", "2")), 15_500, now), Action::Wait, "it was renewed");
+        assert_eq!(election.decide(Some(&lease("other", "2")), 30_499, now), Action::Wait);
+        assert_eq!(wrote(election.decide(Some(&lease("other", "2")), 30_500, now)).lease_transitions, Some(5));
+    }
+
+    #[test]
+    fn a_renewal_keeps_what_is_old_and_counts_from_when_it_was_sent() {
+        let mut election = Election::new("me");
+        let spec = wrote(election.decide(Some(&lease("me", "3")), 100, Timestamp::from_secs(9)));
+        assert_eq!(spec.acquire_time, Some(MicroTime(Timestamp::from_secs(1))));
+        assert_eq!(spec.lease_transitions, Some(4));
+        election.written(&lease("me", "4"), 100);
+        assert_eq!((election.holds_for_ms(100), election.holds_for_ms(10_099)), (10_000, 1));
+        assert_eq!(election.holds_for_ms(10_100), 0);
+        assert_eq!(election.decide(Some(&lease("other", "5")), 200, Timestamp::from_secs(9)), Action::Wait);
+        assert!(election.is_lost());
+    }
+}
