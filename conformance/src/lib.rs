@@ -1,1 +1,13 @@
-//! conformance
+//! Black-box machinery for suites and benchmarks: a cluster of the built binary in a network namespace of its own, the real
+//! kubectl, and waiting on conditions. It decides how a test reaches the product; it never reaches into a crate.
+
+pub mod cluster;
+pub mod kubectl;
+pub mod namespace;
+pub mod runner;
+pub mod tools;
+pub mod wait;
+
+pub use cluster::{Cluster, ClusterOptions};
+pub use kubectl::Kubectl;
+pub use wait::{wait_for, wait_until};

@@ -1,0 +1,31 @@
+//! Where the built product and the test clients are found. A missing one is an error that says how to get it.
+
+use anyhow::Context;
+use std::path::PathBuf;
+
+/// The repository's root.
+pub fn repository() -> PathBuf {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("conformance is a folder of the repository").to_path_buf()
+}
+
+/// The `gantry` binary of the same build as this test: beside the `deps` folder that cargo runs tests from.
+pub fn gantry() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("the path of this program")?;
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join("gantry")).find(|path| path.is_file());
+    found.context("the gantry binary is not built: run `cargo build --release` first")
+}
+
+pub fn kubectl() -> anyhow::Result<PathBuf> {
+    tool("kubectl")
+}
+
+pub fn python() -> anyhow::Result<PathBuf> {
+    tool("python/bin/python")
+}
+
+fn tool(name: &str) -> anyhow::Result<PathBuf> {
+    let path = repository().join(".dev/tools").join(name);
+    anyhow::ensure!(path.exists(), "{} is missing: run `conformance/tools.sh` first", path.display());
+    Ok(path)
+}

@@ -1,0 +1,71 @@
+//! The end-to-end suite of the skeleton: one cluster of the built binary, driven by kubectl 1.35.2, kube-rs and the Python
+//! client, on real containers. Cases run in the order of the table; later ones may crash the cluster and bring it back.
+
+mod bad_input;
+mod clients;
+mod declare;
+mod failures;
+mod kubectl_reads;
+mod kubectl_writes;
+mod rollouts;
+mod survival;
+
+use anyhow::Context;
+use gantry_conformance::{Cluster, ClusterOptions, case, namespace, runner};
+use std::process::ExitCode;
+
+fn main() -> anyhow::Result<ExitCode> {
+    namespace::enter()?;
+    let before = survival::traces()?;
+    let cluster = Cluster::start(ClusterOptions::default())?;
+    load_images(&cluster)?;
+    let cases = [
+        case!(declare::demo_from_manifest_to_answers),
+        case!(declare::configuration_reaches_the_containers),
+        case!(declare::containers_stay_inside_their_limits),
+        case!(declare::a_service_account_token_is_mounted_and_works),
+        case!(kubectl_reads::every_output_format),
+        case!(kubectl_reads::selectors_and_all_namespaces),
+        case!(kubectl_reads::watch_sees_changes),
+        case!(kubectl_reads::describe_tells_the_story),
+        case!(kubectl_reads::logs_of_all_kinds),
+        case!(kubectl_reads::exec_with_and_without_terminal),
+        case!(kubectl_reads::discovery_commands),
+        case!(kubectl_writes::create_label_annotate_delete),
+        case!(kubectl_writes::all_patch_types),
+        case!(kubectl_writes::server_side_apply_conflicts_are_named),
+        case!(kubectl_writes::edit_in_place),
+        case!(kubectl_writes::delete_policies),
+        case!(kubectl_writes::grace_period_is_kept),
+        case!(kubectl_writes::namespaces_end_with_all_they_hold),
+        case!(rollouts::update_pause_resume_undo),
+        case!(rollouts::scale_and_wait),
+        case!(rollouts::recreate_never_overlaps),
+        case!(rollouts::daemon_set_runs_and_rolls),
+        case!(rollouts::job_outcomes),
+        case!(clients::kube_rs_lists_watches_creates_and_patches),
+        case!(clients::python_lists_watches_creates_and_patches),
+        case!(bad_input::every_mistake_gets_its_status),
+        case!(bad_input::nobody_anonymous_gets_in),
+        case!(failures::an_exit_restarts_in_place_with_back_off),
+        case!(failures::failed_readiness_leaves_the_endpoints),
+        case!(failures::failed_liveness_restarts),
+        case!(failures::a_bad_image_says_so),
+        case!(failures::a_pod_that_fits_nowhere_says_why),
+        case!(failures::out_of_memory_says_so),
+        case!(survival::names_resolve_and_pods_live_while_the_process_is_dead),
+        case!(survival::an_emptied_store_kills_nothing),
+    ];
+    let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.log_tail(30)));
+    cluster.down()?;
+    survival::nothing_left(&before).context("after gantry down")?;
+    println!("gantry down left nothing behind");
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn load_images(cluster: &Cluster) -> anyhow::Result<()> {
+    let output = cluster.gantry(&["image", "build-testbed"])?.output()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "gantry image build-testbed: {}\n{text}", output.status);
+    Ok(())
+}
