@@ -2,4 +2,7 @@
 //! It holds no state that the store does not have.
 
 pub mod auth;
+pub mod cache;
+pub mod fairness;
+pub mod http;
 pub mod kinds;

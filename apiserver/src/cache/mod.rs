@@ -1,0 +1,14 @@
+//! The watch cache: what the store holds, in memory, with a window of history. It is never the authority: every write is decided by
+//! a conditional transaction in the store.
+
+pub mod feed;
+pub mod object;
+pub mod resource;
+pub mod selector;
+pub mod watcher;
+
+pub use feed::{Behind, Group};
+pub use object::{EventType, Object};
+pub use resource::{Event, From, HistoryLimits, Resource, Snapshot, Subscription, TooOld, Tree};
+pub use selector::Selection;
+pub use watcher::Dispatch;

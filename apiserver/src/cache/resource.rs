@@ -1,0 +1,242 @@
+//! The watch cache of one resource: the current tree, a bounded ring of history, and its watchers.
+//!
+//! It decides the one order in which every watcher sees this resource, who is asked about an event, and what history is kept. It
+//! never talks to the store; the group's feed calls it.
+
+use super::object::{EventType, Object};
+use super::selector::Selection;
+use super::watcher::{Dispatch, Watchers};
+use crate::kinds::{Selectable, Strategy, strategy};
+use gantry_apimachinery::kinds::Kind;
+use imbl::OrdMap;
+use parking_lot::RwLock;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::mpsc;
+
+/// The current objects by store path (`namespace/name`), in the store's key order.
+pub type Tree = OrdMap<Box<str>, Arc<Object>>;
+
+/// One change, shared by history and all watchers.
+#[derive(Debug)]
+pub struct Event {
+    pub kind: EventType,
+    pub revision: u64,
+    /// The new version; for a deletion the last state, framed at the deleting revision.
+    pub object: Arc<Object>,
+    /// The version before, for updates: selectors may have matched it.
+    pub previous: Option<Arc<Object>>,
+    at_ms: u64,
+    /// The previous version framed as the deletion that a watcher sees when the object leaves its selection.
+    left: OnceLock<Arc<Object>>,
+    /// The Table row, encoded once for all who print it.
+    pub(crate) row: OnceLock<bytes::Bytes>,
+}
+
+impl Event {
+    pub fn left(&self) -> &Arc<Object> {
+        self.left.get_or_init(|| {
+            let last = self.previous.as_ref().unwrap_or(&self.object);
+            Arc::new(last.reborn(self.revision, EventType::Deleted))
+        })
+    }
+
+    /// What this event is to someone who sees only `selection`: it may be the object's arrival or departure, or nothing.
+    pub fn seen_by(&self, selection: &Selection) -> Option<(EventType, &Arc<Object>)> {
+        let now = self.kind != EventType::Deleted && selection.matches(&self.object);
+        let before = match (&self.previous, self.kind) {
+            (Some(previous), _) => selection.matches(previous),
+            (None, EventType::Deleted) => selection.matches(&self.object),
+            (None, _) => false,
+        };
+        match (before, now) {
+            (false, false) => None,
+            (false, true) => Some((EventType::Added, &self.object)),
+            (true, true) => Some((EventType::Modified, &self.object)),
+            (true, false) if self.kind == EventType::Deleted => Some((EventType::Deleted, &self.object)),
+            (true, false) => Some((EventType::Deleted, self.left())),
+        }
+    }
+}
+
+/// How much history one resource keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryLimits {
+    pub age_ms: u64,
+    pub bytes: usize,
+}
+
+struct State {
+    tree: Tree,
+    /// Every event after this revision is in `history`.
+    history_from: u64,
+    history: VecDeque<Arc<Event>>,
+    history_bytes: usize,
+    revision: u64,
+    watchers: Watchers,
+}
+
+/// Consistent contents at one revision.
+pub struct Snapshot {
+    pub tree: Tree,
+    pub revision: u64,
+}
+
+/// Why a watch cannot start here.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooOld {
+    pub requested: u64,
+    pub oldest: u64,
+}
+
+pub struct Resource {
+    pub kind: &'static Kind,
+    pub strategy: &'static dyn Strategy,
+    pub selectable: &'static [Selectable],
+    pub key_prefix: String,
+    limits: HistoryLimits,
+    /// The group's revision: everything up to it is in every resource of the group.
+    applied: Arc<AtomicU64>,
+    state: RwLock<State>,
+}
+
+/// A started watch: what already happened, then what will.
+pub struct Subscription {
+    pub initial: Tree,
+    pub replay: Vec<Arc<Event>>,
+    /// The contents in `initial` are those of this revision.
+    pub revision: u64,
+    pub events: mpsc::Receiver<Arc<Event>>,
+}
+
+/// From where a watch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// The current contents first.
+    Contents,
+    /// Only what happens from now.
+    Now,
+    /// Everything after this revision.
+    After(u64),
+}
+
+impl Resource {
+    pub fn new(kind: &'static Kind, limits: HistoryLimits, applied: Arc<AtomicU64>) -> Self {
+        let strategy = strategy(kind.group, kind.plural);
+        Self {
+            kind,
+            strategy,
+            selectable: strategy.selectable(),
+            key_prefix: kind.key_prefix(""),
+            limits,
+            applied,
+            state: RwLock::new(State {
+                tree: Tree::new(),
+                history_from: 0,
+                history: VecDeque::new(),
+                history_bytes: 0,
+                revision: 0,
+                watchers: Watchers::default(),
+            }),
+        }
+    }
+
+    /// The contents and the newest revision they are known to be complete at.
+    pub fn snapshot(&self) -> Snapshot {
+        let state = self.state.read();
+        Snapshot { tree: state.tree.clone(), revision: self.revision_of(&state) }
+    }
+
+    /// All events up to the group's revision were applied before it was published, and none here is newer than `state.revision`.
+    fn revision_of(&self, state: &State) -> u64 {
+        state.revision.max(self.applied.load(Ordering::Acquire))
+    }
+
+    pub fn get(&self, path: &str) -> Option<Arc<Object>> {
+        self.state.read().tree.get(path).cloned()
+    }
+
+    pub fn len(&self) -> usize {
+        self.state.read().tree.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn watcher_count(&self) -> usize {
+        self.state.read().watchers.len()
+    }
+
+    /// Starts a watch. Contents, replay and registration are taken under one lock, so that nothing is lost or seen twice.
+    pub fn subscribe(&self, from: From, dispatch: Dispatch, capacity: usize) -> Result<Subscription, TooOld> {
+        let (sender, events) = mpsc::channel(capacity);
+        let mut state = self.state.write();
+        let mut subscription =
+            Subscription { initial: Tree::new(), replay: Vec::new(), revision: self.revision_of(&state), events };
+        match from {
+            From::Now => {}
+            From::Contents => subscription.initial = state.tree.clone(),
+            From::After(revision) if revision < state.history_from => {
+                return Err(TooOld { requested: revision, oldest: state.history_from });
+            }
+            From::After(revision) => {
+                let start = state.history.partition_point(|event| event.revision <= revision);
+                subscription.replay = state.history.range(start..).cloned().collect();
+            }
+        }
+        state.watchers.add(dispatch, sender);
+        Ok(subscription)
+    }
+
+    /// Replaces everything by a list at `revision`; history starts over and every watcher is cut off to list again.
+    pub fn reset(&self, objects: Vec<Object>, revision: u64) {
+        let mut state = self.state.write();
+        state.tree = objects.into_iter().map(|object| (object.path().into_boxed_str(), Arc::new(object))).collect();
+        state.history.clear();
+        state.history_bytes = 0;
+        state.history_from = revision;
+        state.revision = revision;
+        state.watchers = Watchers::default();
+    }
+
+    /// A key was written: `object` is its new version, born as [`EventType::Modified`] unless it created the key.
+    pub fn put(&self, path: &str, object: Object, now_ms: u64) {
+        let object = Arc::new(object);
+        let mut state = self.state.write();
+        let previous = state.tree.insert(path.into(), object.clone());
+        let kind = if previous.is_some() { EventType::Modified } else { EventType::Added };
+        let revision = object.revision;
+        self.publish(&mut state, event(kind, revision, object, previous, now_ms));
+    }
+
+    /// A key was deleted at `revision`.
+    pub fn delete(&self, path: &str, revision: u64, now_ms: u64) {
+        let mut state = self.state.write();
+        let Some(last) = state.tree.remove(path) else { return };
+        let object = Arc::new(last.reborn(revision, EventType::Deleted));
+        self.publish(&mut state, event(EventType::Deleted, revision, object, None, now_ms));
+    }
+
+    fn publish(&self, state: &mut State, event: Event) {
+        let event = Arc::new(event);
+        state.revision = event.revision;
+        state.history_bytes += event.object.weight();
+        state.history.push_back(event.clone());
+        while let Some(oldest) = state.history.front() {
+            let too_old = oldest.at_ms + self.limits.age_ms < event.at_ms;
+            if !too_old && state.history_bytes <= self.limits.bytes {
+                break;
+            }
+            state.history_bytes -= oldest.object.weight();
+            state.history_from = oldest.revision;
+            state.history.pop_front();
+        }
+        state.watchers.dispatch(&event, self.kind.namespaced);
+    }
+}
+
+fn event(kind: EventType, revision: u64, object: Arc<Object>, previous: Option<Arc<Object>>, at_ms: u64) -> Event {
+    Event { kind, revision, object, previous, at_ms, left: OnceLock::new(), row: OnceLock::new() }
+}
