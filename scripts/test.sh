@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Every check and test, in the order of how quickly each can fail. Read-only for the tree. This is what CI runs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+step() { printf '\n== %s\n' "$*"; }
+
+step "formatting, house rules, licences"
+cargo fmt --all --check
+cargo xtask tidy
+cargo xtask licences
+step "build"
+scripts/build.sh
+step "unit and property tests"
+cargo test --release --workspace --lib --bins --examples --quiet
+step "end-to-end suite on real containers"
+conformance/tools.sh
+cargo test --release --package gantry-conformance --test first_light
+step "clippy"
+cargo clippy --release --workspace --all-targets --quiet -- -D warnings
+echo "all checks and tests passed"
