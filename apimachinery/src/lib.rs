@@ -4,6 +4,7 @@
 //! It decides what these mean; it never does I/O, never awaits and never knows a transport.
 
 pub mod kinds;
+pub mod openapi;
 pub mod schema;
 pub mod meta;
 pub mod status;

@@ -14,6 +14,7 @@
 //! ```
 
 use super::types::{ListType, PatchStrategy, Shape, Type};
+use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -136,6 +137,11 @@ impl Schema {
     /// Every (`group/version/Kind`, type), sorted.
     pub fn kinds(&self) -> impl Iterator<Item = (&str, Type<'_>)> {
         self.kinds.iter().map(|(span, object)| (self.str(*span), self.object_type(*object)))
+    }
+
+    /// A digest of the whole table, for caches of what is made from it.
+    pub fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.text.as_bytes()).into()
     }
 
     fn find(&self, index: &[(Span, u32)], key: &str) -> Option<Type<'_>> {

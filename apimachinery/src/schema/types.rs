@@ -91,6 +91,14 @@ impl PatchStrategy {
     }
 }
 
+impl std::fmt::Display for PatchStrategy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words = [(self.merge, "merge"), (self.retain_keys, "retainKeys"), (self.replace, "replace")];
+        let words: Vec<&str> = words.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect();
+        f.write_str(&words.join(","))
+    }
+}
+
 /// A handle to a type: a struct, a list, a map or a leaf.
 #[derive(Clone, Copy)]
 pub struct Type<'a> {
@@ -142,6 +150,16 @@ impl<'a> Type<'a> {
     pub fn short_name(&self) -> &'a str {
         let name = self.object().map_or("", |object| self.schema.str(object.name));
         name.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// The (group, version, kind)s that this struct is; none for other types.
+    pub fn kinds(&self) -> impl Iterator<Item = (&'a str, &'a str, &'a str)> + use<'a> {
+        let node = self.node;
+        self.schema.kinds().filter(move |(_, ty)| ty.node == node).filter_map(|(path, _)| {
+            let (group, rest) = path.split_once('/')?;
+            let (version, kind) = rest.split_once('/')?;
+            Some((group, version, kind))
+        })
     }
 
     /// A struct's field by its JSON name (case matters).
@@ -314,6 +332,11 @@ impl<'a> Field<'a> {
     /// Whether the field is owned as one value, by its own rule or by its type's.
     pub fn is_atomic(&self) -> bool {
         self.def.atomic || self.ty().is_atomic()
+    }
+
+    /// Whether the schema says `atomic` on the field itself.
+    pub fn is_atomic_by_rule(&self) -> bool {
+        self.def.atomic
     }
 
     pub fn patch_strategy(&self) -> PatchStrategy {
