@@ -1,1 +1,73 @@
-fn main() {}
+//! The `gantry` program: reads the command line, starts the role it names, and turns errors into exit codes.
+//!
+//! It decides nothing about the cluster. Exit codes: 0 done, 1 failed, 2 the person has to act (see `problem`).
+
+mod cli;
+mod commands;
+mod containerd;
+mod datadir;
+mod demo;
+mod detached;
+mod down;
+mod footprint;
+mod images;
+mod machine;
+mod pki;
+mod preflight;
+mod problem;
+mod supervise;
+mod up;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log();
+    let outcome = runtime().and_then(|runtime| runtime.block_on(run(cli.command)));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gantry: {error:#}");
+            ExitCode::from(problem::exit_code(&error))
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Up(args) => up::run(args).await,
+        Command::Down(args) => down::run(args).await,
+        Command::Status(args) => commands::status(args).await,
+        Command::Image(command) => commands::image(command).await,
+        Command::Pki(command) => commands::pki(command),
+        Command::Demo(args) => demo::run(args).await,
+        Command::Version => {
+            println!("{}", commands::version());
+            Ok(())
+        }
+        _ => anyhow::bail!("not wired"),
+    }
+}
+
+/// Two workers serve a small machine and keep the idle process small; `TOKIO_WORKER_THREADS` overrides.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    const WORKERS: usize = 2;
+    let asked = std::env::var("TOKIO_WORKER_THREADS").ok().and_then(|text| text.parse().ok());
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(asked.unwrap_or(WORKERS)).max_blocking_threads(64).enable_all();
+    Ok(builder.build()?)
+}
+
+/// `GANTRY_LOG` takes tracing's filter syntax, such as `info,gantry_kubelet=debug`.
+fn start_log() {
+    use std::io::IsTerminal;
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_env("GANTRY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+}

@@ -1,0 +1,363 @@
+//! The command line: every subcommand, flag and default, in the words of `--help`. It decides nothing.
+
+use clap::{Args, Parser, Subcommand};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// A container orchestrator behind the Kubernetes API.
+///
+/// `gantry up` runs a whole cluster on this machine in one process. The other roles run the same parts one by one, on
+/// one machine or many. kubectl, Helm and every Kubernetes client work against it unchanged.
+#[derive(Parser, Debug)]
+#[command(name = "gantry", version, max_term_width = 110, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run all roles on this machine: store, API server, scheduler, controllers, node agent, proxy, DNS
+    Up(UpArgs),
+    /// Stop everything that was started from a data directory and leave nothing running
+    Down(DownArgs),
+    /// Show what runs from a data directory and whether it answers
+    Status(DataArgs),
+    /// Build or import container images without a registry
+    #[command(subcommand)]
+    Image(ImageCommand),
+    /// Make keys, certificates and kubeconfigs
+    #[command(subcommand)]
+    Pki(PkiCommand),
+    /// Run one store member: a replicated, revisioned map
+    Store(StoreArgs),
+    /// Run one API server on a store
+    Apiserver(ApiserverArgs),
+    /// Run the scheduler
+    Scheduler(ClientArgs),
+    /// Run the controllers
+    Controllers(ControllersArgs),
+    /// Run the node agent, with its containerd and guard
+    Kubelet(KubeletArgs),
+    /// Run the service proxy of this machine
+    Proxy(ProxyArgs),
+    /// Run the guard: node DNS, and the fence around at-most-one pods
+    Guard(GuardArgs),
+    /// Apply a folder of manifests, wait until they run, and show what runs
+    Demo(DemoArgs),
+    /// Print the version
+    Version,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct DataArgs {
+    /// Where everything is kept
+    #[arg(long, env = "GANTRY_DATA_DIR", default_value = crate::datadir::DEFAULT, value_name = "DIR")]
+    pub data_dir: PathBuf,
+}
+
+/// The address plan; the same on every machine of a cluster.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Addresses")]
+pub struct NetworkArgs {
+    /// Virtual addresses of Services
+    #[arg(long, default_value = "10.96.0.0/16", value_name = "CIDR")]
+    pub service_cidr: String,
+    /// Addresses of pods; every machine gets a /24 of it
+    #[arg(long, default_value = "10.244.0.0/16", value_name = "CIDR")]
+    pub cluster_cidr: String,
+    /// Where node DNS answers, inside the service range
+    #[arg(long, default_value = "10.96.0.10", value_name = "IP")]
+    pub dns_ip: IpAddr,
+    /// The domain under which Services have names
+    #[arg(long, default_value = "cluster.local", value_name = "DOMAIN")]
+    pub cluster_domain: String,
+}
+
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Machine")]
+pub struct NodeArgs {
+    /// This machine's name in the cluster [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    pub node_name: Option<String>,
+    /// This machine's address for other machines [default: the source address of the default route]
+    #[arg(long, value_name = "IP")]
+    pub node_ip: Option<IpAddr>,
+    /// Where the node agent answers the API server
+    #[arg(long, default_value_t = 10250, value_name = "PORT")]
+    pub kubelet_port: u16,
+    /// The cgroup that all pods live under
+    #[arg(long, default_value = "/gantry", value_name = "PATH")]
+    pub cgroup_root: String,
+    /// Labels of this machine, as KEY=VALUE (repeatable)
+    #[arg(long = "node-label", value_name = "KEY=VALUE")]
+    pub node_labels: Vec<String>,
+    /// The containerd program [default: found on PATH]
+    #[arg(long, value_name = "FILE")]
+    pub containerd: Option<PathBuf>,
+    /// Use a containerd that is already running on this socket instead of starting one
+    #[arg(long, value_name = "SOCKET")]
+    pub runtime_socket: Option<PathBuf>,
+    /// Do not start or watch containerd and the guard: something else does
+    #[arg(long)]
+    pub no_supervise: bool,
+    /// The nftables table for Services
+    #[arg(long, default_value = "gantry", value_name = "NAME")]
+    pub nft_table: String,
+    /// The link that carries the DNS address
+    #[arg(long, default_value = "gantry-dns", value_name = "NAME")]
+    pub dns_link: String,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct UpArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Start in the background, show progress, and return when the machine is Ready
+    #[arg(long)]
+    pub detach: bool,
+    /// How long --detach waits for Ready
+    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
+    pub wait_s: u64,
+    /// The address that the API server listens on
+    #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
+    pub bind: IpAddr,
+    /// The API server's port
+    #[arg(long, default_value_t = 6443, value_name = "PORT")]
+    pub api_port: u16,
+    /// More names or addresses for the API server's certificate (repeatable)
+    #[arg(long = "tls-san", value_name = "NAME")]
+    pub tls_sans: Vec<String>,
+    /// Run the control plane only: no node agent, no proxy, no guard
+    #[arg(long)]
+    pub no_node: bool,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct DownArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Delete the data directory too: objects, images and keys
+    #[arg(long)]
+    pub purge: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ImageCommand {
+    /// Import an image archive (OCI or `docker save`) into this machine's containerd
+    Import {
+        /// The archive
+        #[arg(value_name = "FILE.tar")]
+        file: PathBuf,
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// Build the `pause` and `testbed` images from static programs; `gantry up` imports them
+    BuildTestbed {
+        /// A static testbed program [default: built with cargo from --source]
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
+        /// Gantry's source tree
+        #[arg(long, default_value = ".", value_name = "DIR")]
+        source: PathBuf,
+        /// Where to put pause.tar and testbed.tar [default: `images` in the data directory]
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+        #[command(flatten)]
+        data: DataArgs,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum PkiCommand {
+    /// Make everything that one machine with all roles needs, as `gantry up` does
+    Init {
+        #[command(flatten)]
+        data: DataArgs,
+        #[command(flatten)]
+        node: NodeArgs,
+        #[command(flatten)]
+        network: NetworkArgs,
+        /// The API server's port
+        #[arg(long, default_value_t = 6443, value_name = "PORT")]
+        api_port: u16,
+        /// More names or addresses for the API server's and the store's certificates (repeatable)
+        #[arg(long = "tls-san", value_name = "NAME")]
+        tls_sans: Vec<String>,
+    },
+    /// Make the certificates and kubeconfigs of one more machine
+    Node {
+        /// The machine's name
+        name: String,
+        /// The machine's address
+        #[arg(long, value_name = "IP")]
+        ip: IpAddr,
+        /// The API server, as https://HOST:PORT
+        #[arg(long, value_name = "URL")]
+        server: String,
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// Make a client certificate and its kubeconfig
+    Client {
+        /// The user's name (the certificate's common name)
+        user: String,
+        /// The user's group (the certificate's organization)
+        #[arg(long, value_name = "NAME")]
+        group: Option<String>,
+        /// The API server, as https://HOST:PORT
+        #[arg(long, value_name = "URL")]
+        server: String,
+        /// Where to write the kubeconfig
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        #[command(flatten)]
+        data: DataArgs,
+    },
+}
+
+/// How a role reaches the API server.
+#[derive(Args, Debug, Clone)]
+pub struct ClientArgs {
+    /// The kubeconfig with this role's identity
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: PathBuf,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct ControllersArgs {
+    #[command(flatten)]
+    pub client: ClientArgs,
+    /// The key that signs service-account tokens
+    #[arg(long, value_name = "FILE")]
+    pub service_account_key: Option<PathBuf>,
+    /// The authority's certificate that pods get to verify the API server
+    #[arg(long, value_name = "FILE")]
+    pub root_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+}
+
+/// A serving certificate and the authority that signs its clients.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "TLS")]
+pub struct TlsArgs {
+    /// The serving certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: PathBuf,
+    /// Its key (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: PathBuf,
+    /// The authority that signs client certificates (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub client_ca: PathBuf,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct StoreArgs {
+    /// Where this member keeps its log and snapshots
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// The group that it is a member of: state, leases or events
+    #[arg(long, default_value = "state", value_name = "GROUP")]
+    pub group: String,
+    /// This member's number, unique in its group
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub member_id: u64,
+    /// Every member of a new group, this one included, as N=HOST:PORT of their peer addresses, separated by commas
+    #[arg(long, value_delimiter = ',', value_name = "N=HOST:PORT")]
+    pub members: Vec<String>,
+    /// Where peers and API servers reach this member
+    #[arg(long, default_value = "127.0.0.1:2380", value_name = "HOST:PORT")]
+    pub listen: std::net::SocketAddr,
+    #[command(flatten)]
+    pub tls: TlsArgs,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct ApiserverArgs {
+    /// Where the stores are, as state=HOST:PORT,leases=HOST:PORT,events=HOST:PORT
+    #[arg(long, value_name = "ENDPOINTS")]
+    pub store_endpoints: String,
+    /// The address and port to listen on
+    #[arg(long, default_value = "0.0.0.0:6443", value_name = "IP:PORT")]
+    pub listen: std::net::SocketAddr,
+    /// The folder with the cluster's keys, as `gantry pki init` makes it
+    #[arg(long, value_name = "DIR")]
+    pub pki_dir: PathBuf,
+    /// The address that `kubernetes.default` leads to [default: the source address of the default route]
+    #[arg(long, value_name = "IP")]
+    pub advertise_ip: Option<IpAddr>,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct KubeletArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    #[command(flatten)]
+    pub client: ClientArgs,
+    #[command(flatten)]
+    pub tls: TlsArgs,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct ProxyArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    #[command(flatten)]
+    pub client: ClientArgs,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct GuardArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn plain_up_needs_no_flag() {
+        let cli = Cli::try_parse_from(["gantry", "up"]).unwrap();
+        let Command::Up(up) = cli.command else { panic!("not up") };
+        assert_eq!((up.api_port, up.node.cgroup_root.as_str(), up.detach), (6443, "/gantry", false));
+    }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct DemoArgs {
+    /// A folder of YAML manifests
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
+    /// How long to wait until everything runs
+    #[arg(long, default_value_t = 120, value_name = "SECONDS")]
+    pub wait_s: u64,
+    #[command(flatten)]
+    pub data: DataArgs,
+}

@@ -1,0 +1,45 @@
+//! `gantry status`: which processes run from a data directory, and whether they answer. It changes nothing.
+
+use crate::cli::DataArgs;
+use crate::datadir::DataDir;
+use crate::detached::Detached;
+use comfy_table::{Table, presets};
+use std::path::{Path, PathBuf};
+
+/// The resident memory of a process in MiB.
+fn resident_mib(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib / 1024)
+}
+
+pub async fn status(args: DataArgs) -> anyhow::Result<()> {
+    let data = DataDir::new(&args.data_dir)?;
+    data.check_format()?;
+    let gantry = std::env::current_exe()?;
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["PART", "PROCESS", "MEMORY", "STATE"]);
+    for (name, program) in [("gantry", gantry.as_path()), ("guard", &gantry), ("containerd", Path::new("containerd"))] {
+        let row = match Detached::from_pid_file(&data.pid_file(name), program) {
+            Some(process) => {
+                let memory = resident_mib(process.pid()).map_or_else(|| "?".to_owned(), |mib| format!("{mib} MiB"));
+                [name.to_owned(), process.pid().to_string(), memory, state_of(&data, name).await]
+            }
+            None => [name.to_owned(), "-".to_owned(), "-".to_owned(), "not running".to_owned()],
+        };
+        table.add_row(row);
+    }
+    println!("{table}");
+    println!("data directory: {}", data.root().display());
+    println!("kubeconfig:     {}", data.kubeconfig().display());
+    Ok(())
+}
+
+async fn state_of(data: &DataDir, name: &str) -> String {
+    let socket: PathBuf = data.containerd().join("containerd.sock");
+    match name {
+        "gantry" => crate::up::Phase::read(data).map_or_else(|| "starting".to_owned(), |phase| phase.to_string()),
+        "containerd" if tokio::net::UnixStream::connect(&socket).await.is_err() => "does not answer".to_owned(),
+        _ => "running".to_owned(),
+    }
+}

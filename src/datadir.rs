@@ -1,0 +1,247 @@
+//! The data directory: where everything lives, which format it has, and that only one `gantry up` uses it.
+//!
+//! It decides paths and modes. It never reads what the components keep in their own folders.
+
+use crate::problem::Problem;
+use anyhow::Context;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The layout version that this binary writes. A higher one is refused; lower ones will be converted when they exist.
+const FORMAT: u32 = 1;
+const FORMAT_WORD: &str = "gantry-data";
+
+/// The default data directory.
+pub const DEFAULT: &str = "/var/lib/gantry";
+
+/// Paths under one data directory. Cloning is cheap enough to hand around; nothing is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataDir {
+    root: PathBuf,
+}
+
+impl DataDir {
+    /// `root` is made absolute, so that children with another working directory find the same place.
+    pub fn new(root: &Path) -> anyhow::Result<Self> {
+        let root = std::path::absolute(root).with_context(|| format!("{}", root.display()))?;
+        Ok(Self { root })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+    pub fn format_file(&self) -> PathBuf {
+        self.root.join("format")
+    }
+    pub fn pki(&self) -> PathBuf {
+        self.root.join("pki")
+    }
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.root.join("kubeconfig")
+    }
+    pub fn store(&self, group: &str) -> PathBuf {
+        self.root.join("store").join(group)
+    }
+    pub fn node(&self) -> PathBuf {
+        self.root.join("node")
+    }
+    pub fn discovery(&self) -> PathBuf {
+        self.node().join("discovery.json")
+    }
+    pub fn containerd(&self) -> PathBuf {
+        self.root.join("containerd")
+    }
+    pub fn images(&self) -> PathBuf {
+        self.root.join("images")
+    }
+    pub fn log(&self) -> PathBuf {
+        self.root.join("log")
+    }
+    pub fn log_file(&self, name: &str) -> PathBuf {
+        self.log().join(format!("{name}.log"))
+    }
+    pub fn run(&self) -> PathBuf {
+        self.root.join("run")
+    }
+    pub fn pid_file(&self, name: &str) -> PathBuf {
+        self.run().join(format!("{name}.pid"))
+    }
+
+    /// Reads the format file. A missing one is a directory that was never used (or was emptied): fine.
+    pub fn check_format(&self) -> anyhow::Result<()> {
+        let path = self.format_file();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        };
+        judge_format(&self.root, &text).map_err(Into::into)
+    }
+
+    /// Creates the folders with their modes and writes the format file. Idempotent.
+    pub fn create(&self) -> anyhow::Result<()> {
+        make_dir(&self.root, 0o755)?;
+        for (dir, mode) in [
+            (self.pki(), 0o700),
+            (self.root.join("store"), 0o700),
+            (self.node(), 0o755),
+            (self.containerd(), 0o711),
+            (self.images(), 0o755),
+            (self.log(), 0o750),
+            (self.run(), 0o755),
+        ] {
+            make_dir(&dir, mode)?;
+        }
+        if !self.format_file().exists() {
+            write_file(&self.format_file(), format!("{FORMAT_WORD} {FORMAT}\n").as_bytes(), 0o644)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the lock of role `name` and writes this process's id into its pid file. The lock ends with the process.
+    pub fn lock(&self, name: &str) -> anyhow::Result<Lock> {
+        make_dir(&self.root, 0o755)?;
+        make_dir(&self.run(), 0o755)?;
+        let path = self.pid_file(name);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o644)
+            .open(&path)
+            .with_context(|| format!("opening {}", path.display()))?;
+        if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut holder = String::new();
+            file.read_to_string(&mut holder)?;
+            return Err(Problem::new(format!(
+                "{} is in use by process {}; stop it with `gantry down --data-dir {}` or choose another --data-dir",
+                self.root.display(),
+                holder.trim(),
+                self.root.display(),
+            ))
+            .into());
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Lock { _file: file })
+    }
+
+    /// The process that holds role `name`'s lock, if one does.
+    pub fn holder(&self, name: &str) -> Option<u32> {
+        let mut file = File::open(self.pid_file(name)).ok()?;
+        if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared).is_ok() {
+            return None;
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        text.trim().parse().ok()
+    }
+}
+
+/// Held for as long as the role runs. The kernel lets go of it when the process ends, however it ends.
+#[derive(Debug)]
+#[must_use]
+pub struct Lock {
+    _file: File,
+}
+
+fn judge_format(root: &Path, text: &str) -> Result<(), Problem> {
+    let unknown = || {
+        Problem::new(format!(
+            "{} is not a Gantry data directory: its file `format` reads {:?}; choose another --data-dir",
+            root.display(),
+            text.trim()
+        ))
+    };
+    let version: u32 =
+        text.trim().strip_prefix(FORMAT_WORD).and_then(|rest| rest.trim().parse().ok()).ok_or_else(unknown)?;
+    if version > FORMAT {
+        return Err(Problem::new(format!(
+            "{} has data format {version}, newer than the {FORMAT} this gantry knows: start the newer gantry, or \
+             choose another --data-dir",
+            root.display()
+        )));
+    }
+    if version == 0 { Err(unknown()) } else { Ok(()) }
+}
+
+/// Creates `path` and its parents, and gives `path` this mode.
+pub fn make_dir(path: &Path, mode: u32) -> anyhow::Result<()> {
+    if !path.is_dir() {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(path)
+            .with_context(|| format!("creating {}", path.display()))?;
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+        .with_context(|| format!("setting the mode of {}", path.display()))
+}
+
+/// Writes `bytes` under a temporary name with this mode, syncs it and moves it into place: readers see all or nothing.
+pub fn write_file(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
+    let mut name = path.file_name().context("a file needs a name")?.to_os_string();
+    name.push(".new");
+    let temporary = path.with_file_name(name);
+    let describe = || format!("writing {}", path.display());
+    let _ = std::fs::remove_file(&temporary);
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary).with_context(describe)?;
+    file.write_all(bytes).with_context(describe)?;
+    file.sync_all().with_context(describe)?;
+    std::fs::rename(&temporary, path).with_context(describe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Option<&str>) {
+        let got = judge_format(Path::new("/d"), text).err().map(|p| p.to_string());
+        match expect {
+            None => assert_eq!(got, None, "{text:?}"),
+            Some(part) => assert!(got.as_deref().is_some_and(|g| g.contains(part)), "{text:?}: {got:?}"),
+        }
+    }
+
+    #[test]
+    fn formats() {
+        check("gantry-data 1\n", None);
+        check("gantry-data 2\n", Some("newer than the 1"));
+        check("gantry-data 0\n", Some("not a Gantry data directory"));
+        check("etcd\n", Some("not a Gantry data directory"));
+        check("", Some("not a Gantry data directory"));
+    }
+
+    #[test]
+    fn one_holder_at_a_time() {
+        let scratch = tempfile::tempdir().unwrap();
+        let data = DataDir::new(scratch.path()).unwrap();
+        let lock = data.lock("gantry").unwrap();
+        assert_eq!(data.holder("gantry"), Some(std::process::id()));
+        let refused = data.lock("gantry").unwrap_err();
+        assert!(refused.to_string().contains("is in use by process"), "{refused}");
+        assert_eq!(crate::problem::exit_code(&refused), 2);
+        drop(lock);
+        assert_eq!(data.holder("gantry"), None);
+        let _again = data.lock("gantry").unwrap();
+    }
+
+    #[test]
+    fn a_created_directory_has_its_modes_and_format() {
+        let scratch = tempfile::tempdir().unwrap();
+        let data = DataDir::new(&scratch.path().join("d")).unwrap();
+        data.check_format().unwrap();
+        data.create().unwrap();
+        data.create().unwrap();
+        data.check_format().unwrap();
+        assert_eq!(std::fs::read_to_string(data.format_file()).unwrap(), "gantry-data 1\n");
+        let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(data.pki()), 0o700);
+        assert_eq!(mode(data.root().join("store")), 0o700);
+    }
+}

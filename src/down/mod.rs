@@ -1,0 +1,92 @@
+//! `gantry down`: everything that was started from a data directory ends, and nothing stays in the kernel.
+//!
+//! It works from what is there (processes, mounts, cgroups), not from what the store or containerd believe, so that it
+//! also cleans up after crashes. It never touches what another data directory started.
+
+mod links;
+mod mounts;
+mod processes;
+
+use crate::cli::DownArgs;
+use crate::datadir::DataDir;
+use crate::detached::Detached;
+use crate::footprint::{Footprint, network_namespace};
+use crate::preflight;
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+pub async fn run(args: DownArgs) -> anyhow::Result<()> {
+    preflight::check_root()?;
+    let data = DataDir::new(&args.data.data_dir)?;
+    if !data.root().exists() {
+        println!("{}: nothing to stop", data.root().display());
+        return Ok(());
+    }
+    data.check_format()?;
+    let footprint = Footprint::read(&data)?;
+    stop_roles(&data).await;
+    if let Some(footprint) = &footprint {
+        remove_containers(&data, footprint).await?;
+    }
+    mounts::unmount_below(data.root())?;
+    if let Some(footprint) = &footprint {
+        remove_network(&data, footprint)?;
+        Footprint::forget(&data);
+    }
+    if args.purge {
+        std::fs::remove_dir_all(data.root()).with_context(|| format!("deleting {}", data.root().display()))?;
+        println!("{} is deleted", data.root().display());
+    } else {
+        println!(
+            "{}: everything is stopped; objects and images are kept (--purge deletes them)",
+            data.root().display()
+        );
+    }
+    Ok(())
+}
+
+/// Ends the processes with a pid file: `gantry` first, so that it does not restart the others.
+async fn stop_roles(data: &DataDir) {
+    let gantry = std::env::current_exe().unwrap_or_else(|_| "gantry".into());
+    let containerd = PathBuf::from("containerd");
+    for (name, program) in
+        [("gantry", &gantry), ("kubelet", &gantry), ("proxy", &gantry), ("guard", &gantry), ("containerd", &containerd)]
+    {
+        if let Some(process) = Detached::from_pid_file(&data.pid_file(name), program) {
+            println!("stopping {name} (process {})", process.pid());
+            process.stop(STOP_PATIENCE).await;
+        }
+        let _ = std::fs::remove_file(data.pid_file(name));
+    }
+}
+
+/// Kills every container process and shim, and removes the pods' cgroups.
+async fn remove_containers(data: &DataDir, footprint: &Footprint) -> anyhow::Result<()> {
+    let socket = data.containerd().join("containerd.sock");
+    let cgroups = processes::Cgroups::under(Path::new("/sys/fs/cgroup"), &footprint.cgroup_root);
+    let find = || {
+        let mut found = cgroups.processes();
+        found.extend(processes::shims_of(&socket));
+        found
+    };
+    let first = find();
+    if !first.is_empty() {
+        println!("ending {} container processes", first.len());
+    }
+    processes::kill_until_none(find, KILL_PATIENCE).await?;
+    cgroups.remove()
+}
+
+fn remove_network(data: &DataDir, footprint: &Footprint) -> anyhow::Result<()> {
+    links::remove_pod_links(&data.containerd())?;
+    if footprint.network_namespace != network_namespace() {
+        // The node lived in a namespace of its own, which goes away with its table and link.
+        return Ok(());
+    }
+    links::remove_link(&footprint.dns_link)?;
+    links::remove_table(&footprint.nft_table)
+}

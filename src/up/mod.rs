@@ -1,0 +1,101 @@
+//! `gantry up`: all roles of one machine in one process, with containerd and the guard beside it.
+//!
+//! It decides the order in which parts start and what is checked first. The parts meet only at the API.
+
+mod detach;
+mod phase;
+
+pub use phase::Phase;
+
+use crate::cli::UpArgs;
+use crate::containerd::Containerd;
+use crate::datadir::DataDir;
+use crate::footprint::Footprint;
+use crate::pki::{Names, Pki};
+use crate::{images, machine, preflight};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The flags with every default filled in.
+struct Plan {
+    args: UpArgs,
+    data: DataDir,
+    node_name: String,
+    node_ip: IpAddr,
+    api_service_ip: IpAddr,
+}
+
+impl Plan {
+    fn new(args: UpArgs) -> anyhow::Result<Self> {
+        Ok(Self {
+            data: DataDir::new(&args.data.data_dir)?,
+            node_name: machine::node_name(args.node.node_name.as_deref())?,
+            node_ip: machine::node_ip(args.node.node_ip),
+            api_service_ip: machine::nth_address(&args.network.service_cidr, 1)?,
+            args,
+        })
+    }
+
+    /// Everything that a person could have to put right, before anything is changed.
+    fn check(&self) -> anyhow::Result<()> {
+        preflight::check_root()?;
+        if !self.args.no_node {
+            preflight::check_tools(self.args.node.containerd.as_deref())?;
+        }
+        self.data.check_format()?;
+        if self.data.holder("gantry").is_none() {
+            let mut ports = vec![(SocketAddr::new(self.args.bind, self.args.api_port), "--api-port")];
+            if !self.args.no_node {
+                ports.push((SocketAddr::new(self.args.bind, self.args.node.kubelet_port), "--kubelet-port"));
+            }
+            preflight::check_ports(&ports)?;
+        }
+        Ok(())
+    }
+}
+
+pub async fn run(args: UpArgs) -> anyhow::Result<()> {
+    let plan = Plan::new(args)?;
+    plan.check()?;
+    if plan.args.detach {
+        detach::run(&plan.data, Duration::from_secs(plan.args.wait_s)).await?;
+        print_summary(&plan);
+        return Ok(());
+    }
+    let _lock = plan.data.lock("gantry")?;
+    plan.data.create()?;
+    Phase::Keys.announce(&plan.data);
+    let pki = Pki::new(&plan.data);
+    pki.ensure_all(&names(&plan), &plan.data.kubeconfig(), machine::unix_now_s())?;
+    let node = &plan.args.node;
+    Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link).write(&plan.data)?;
+    let cancel = CancellationToken::new();
+    let program = node.containerd.clone().or_else(|| preflight::find_program("containerd"));
+    let containerd = Containerd::new(&plan.data, program.unwrap_or_else(|| PathBuf::from("containerd")));
+    Phase::Containerd.announce(&plan.data);
+    let running = containerd.start().await?;
+    Phase::Images.announce(&plan.data);
+    images::import_missing(&containerd.socket(), &plan.data.images()).await?;
+    Phase::Ready.announce(&plan.data);
+    print_summary(&plan);
+    containerd.supervise(running, cancel).await;
+    Ok(())
+}
+
+fn names(plan: &Plan) -> Names {
+    Names {
+        node_name: plan.node_name.clone(),
+        node_ip: plan.node_ip,
+        api_service_ip: plan.api_service_ip,
+        cluster_domain: plan.args.network.cluster_domain.clone(),
+        extra: plan.args.tls_sans.clone(),
+        api_port: plan.args.api_port,
+    }
+}
+
+fn print_summary(plan: &Plan) {
+    println!("gantry: {} is Ready; API server https://127.0.0.1:{}", plan.node_name, plan.args.api_port);
+    println!("export KUBECONFIG={}", plan.data.kubeconfig().display());
+}
