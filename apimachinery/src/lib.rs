@@ -4,10 +4,12 @@
 //! It decides what these mean; it never does I/O, never awaits and never knows a transport.
 
 pub mod kinds;
+pub mod meta;
 pub mod openapi;
 pub mod schema;
-pub mod meta;
 pub mod status;
+
+pub mod patch;
 
 pub mod fields;
 pub mod labels;
