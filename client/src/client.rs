@@ -20,6 +20,9 @@ use crate::response::{self, RawList};
 /// The server gives up on a request after 60 s; past that nothing will come.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 
+/// Whole objects.
+pub(crate) const JSON: &str = "application/json";
+
 /// A cheap handle on the API. All clones share the connections underneath.
 #[derive(Clone)]
 pub struct Client {
@@ -62,13 +65,29 @@ impl Client {
     }
 
     /// With an empty `ns`: in all namespaces.
-    pub async fn list<T: DeserializeOwned>(&self, kind: &Kind, ns: &str, opts: &ListOptions) -> Result<List<T>, ApiError> {
+    pub async fn list<T: DeserializeOwned>(
+        &self,
+        kind: &Kind,
+        ns: &str,
+        opts: &ListOptions,
+    ) -> Result<List<T>, ApiError> {
         self.list_raw(kind, ns, opts).await?.strict()
     }
 
     pub(crate) async fn list_raw(&self, kind: &Kind, ns: &str, options: &ListOptions) -> Result<RawList, ApiError> {
+        self.list_raw_as(kind, ns, options, JSON).await
+    }
+
+    /// The same in the form that `accept` asks for.
+    pub(crate) async fn list_raw_as(
+        &self,
+        kind: &Kind,
+        ns: &str,
+        options: &ListOptions,
+        accept: &'static str,
+    ) -> Result<RawList, ApiError> {
         let path = format!("{}{}", kind.path(ns, ""), options.query().as_str());
-        Ok(RawList::new(self.exchange(Method::GET, &path, None).await?))
+        Ok(RawList::new(self.exchange_as(Method::GET, &path, None, accept).await?))
     }
 
     pub async fn create<T: DeserializeOwned>(
@@ -153,8 +172,18 @@ impl Client {
 
     /// One request and its whole answer.
     async fn exchange(&self, method: Method, path: &str, body: Option<(&str, Vec<u8>)>) -> Result<Bytes, ApiError> {
+        self.exchange_as(method, path, body, JSON).await
+    }
+
+    async fn exchange_as(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Vec<u8>)>,
+        accept: &'static str,
+    ) -> Result<Bytes, ApiError> {
         let work = async {
-            let answer = self.send(method, path, body).await?;
+            let answer = self.send_as(method, path, body, accept).await?;
             collect(answer).await
         };
         match tokio::time::timeout(REQUEST_TIMEOUT, work).await {
@@ -164,17 +193,18 @@ impl Client {
     }
 
     /// One request and the head of its answer; outside 2xx the answer is read and becomes the error.
-    pub(crate) async fn send(
+    pub(crate) async fn send_as(
         &self,
         method: Method,
         path: &str,
         body: Option<(&str, Vec<u8>)>,
+        accept: &'static str,
     ) -> Result<Response<Body>, ApiError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::USER_AGENT, &self.user_agent)
-            .header(header::ACCEPT, "application/json");
+            .header(header::ACCEPT, accept);
         if let Some((content_type, _)) = &body {
             request = request.header(header::CONTENT_TYPE, *content_type);
         }

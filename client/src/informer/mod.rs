@@ -28,6 +28,8 @@ pub struct InformerOptions {
     pub namespace: String,
     pub label_selector: String,
     pub field_selector: String,
+    /// Ask for `metadata` alone; the projection must read nothing else.
+    pub metadata_only: bool,
     /// Where to count lists, failures and stalls.
     pub metrics: Option<Metrics>,
 }

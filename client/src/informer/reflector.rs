@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::lines::{Lines, MAX_LINE};
 use super::{InformerOptions, Shared};
 use crate::backoff::{Backoff, entropy, jittered};
-use crate::client::Client;
+use crate::client::{Client, JSON};
 use crate::error::{ApiError, TransportError};
 use crate::metrics::KindLabel;
 use crate::options::ListOptions;
@@ -33,6 +33,9 @@ const SILENCE: Duration = Duration::from_secs(150);
 const WATCH_START: Duration = Duration::from_secs(30);
 /// A watch that lasted less than this and brought nothing is no success.
 const SHORT: Duration = Duration::from_secs(1);
+
+const HEADER_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+const HEADER: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// How one watch ended.
 enum Ended {
@@ -113,7 +116,7 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Reflector<'_, T> {
         let mut items: Vec<T> = Vec::new();
         let kind = self.shared.kind;
         let version = loop {
-            let page = self.client.list_raw(kind, &self.options.namespace, &options).await?;
+            let page = self.client.list_raw_as(kind, &self.options.namespace, &options, self.accept().0).await?;
             let page = page.lenient(|error| tracing::error!(kind = kind.plural, %error, "an object cannot be read"))?;
             items.extend(page.items);
             if page.continue_token.is_empty() {
@@ -141,7 +144,7 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Reflector<'_, T> {
             .push("allowWatchBookmarks", "true")
             .push("timeoutSeconds", &lifetime.as_secs().to_string());
         let path = format!("{}{}", self.shared.kind.path(&self.options.namespace, ""), query.as_str());
-        let answer = tokio::time::timeout(WATCH_START, self.client.send(Method::GET, &path, None))
+        let answer = tokio::time::timeout(WATCH_START, self.client.send_as(Method::GET, &path, None, self.accept().1))
             .await
             .map_err(|_| TransportError::TimedOut(WATCH_START))??;
         let mut body = answer.into_body().into_data_stream();
@@ -161,6 +164,11 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Reflector<'_, T> {
                 return Err(TransportError::LineTooLong(MAX_LINE).into());
             }
         }
+    }
+
+    /// What lists and watches ask for. A server that cannot leave the rest out sends whole objects, which read as well.
+    fn accept(&self) -> (&'static str, &'static str) {
+        if self.options.metadata_only { (HEADER_LIST, HEADER) } else { (JSON, JSON) }
     }
 
     /// Takes one line of the watch in.
