@@ -6,4 +6,4 @@ pub mod json;
 pub mod merge;
 pub mod strategic;
 
-// pub mod apply;
+pub mod apply;
