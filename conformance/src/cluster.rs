@@ -5,6 +5,7 @@ use crate::wait::wait_for;
 use crate::{Kubectl, tools};
 use anyhow::Context;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -39,6 +40,7 @@ impl Cluster {
         let folder = tempfile::Builder::new().prefix("gantry-e2e-").tempdir().context("a folder for the cluster")?;
         let kubectl = Kubectl::new(&folder.path().join("data/kubeconfig"))?;
         let cluster = Self { folder, options, up: Mutex::new(None), kubectl };
+        cluster.build_images()?;
         cluster.spawn()?;
         cluster.wait_ready(Duration::from_secs(60))?;
         Ok(cluster)
@@ -65,9 +67,21 @@ impl Cluster {
         Ok(command)
     }
 
+    /// Puts the images where `gantry up` imports them from.
+    fn build_images(&self) -> anyhow::Result<()> {
+        let testbed = tools::gantry()?.with_file_name("testbed");
+        let mut command = self.gantry(&["image", "build-testbed"])?;
+        let output =
+            command.arg("--binary").arg(testbed).output().context("gantry image build-testbed did not start")?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "gantry image build-testbed: {}\n{text}", output.status);
+        Ok(())
+    }
+
     /// Starts `gantry up` without waiting.
     pub fn spawn(&self) -> anyhow::Result<()> {
-        let log = File::options().create(true).append(true).open(self.log()).context("the cluster's log")?;
+        let mut log = File::options().create(true).append(true).open(self.log()).context("the cluster's log")?;
+        writeln!(log, "== gantry up")?;
         let mut command = self.gantry(&["up"])?;
         command.args(["--node-ip", &self.options.node_ip, "--node-name", &self.options.node_name]);
         command.args(["--cgroup-root", &self.cgroup_root(), "--no-supervise"]).args(&self.options.flags);
@@ -81,7 +95,12 @@ impl Cluster {
     pub fn wait_ready(&self, timeout: Duration) -> anyhow::Result<()> {
         let condition = ".status.conditions[?(@.type==\"Ready\")].status";
         wait_for("the machine to be Ready", timeout, || {
-            let ended = self.up.lock().expect("no holder of the lock panics").as_mut().and_then(|up| up.try_wait().ok().flatten());
+            let ended = self
+                .up
+                .lock()
+                .expect("no holder of the lock panics")
+                .as_mut()
+                .and_then(|up| up.try_wait().ok().flatten());
             if let Some(status) = ended {
                 anyhow::bail!("gantry up ended ({status}):\n{}", self.log_tail(40));
             }
@@ -101,9 +120,35 @@ impl Cluster {
         Ok(())
     }
 
+    /// `gantry down` that keeps the data: a later `spawn` finds its objects and images again.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        self.take_down(&[])
+    }
+
+    /// Waits until the `gantry up` that runs now has said that its machine is Ready.
+    pub fn wait_announced(&self, timeout: Duration) -> anyhow::Result<()> {
+        wait_for("gantry up to say Ready", timeout, || {
+            let text = std::fs::read_to_string(self.log())?;
+            let own = text.rsplit("== gantry up\n").next().unwrap_or_default();
+            anyhow::ensure!(own.lines().any(|line| line == "gantry: Ready"), "it has not");
+            Ok(())
+        })
+        .with_context(|| self.log_tail(40))
+    }
+
+    /// The process id of `gantry up`.
+    pub fn pid(&self) -> anyhow::Result<u32> {
+        let up = self.up.lock().expect("no holder of the lock panics");
+        up.as_ref().map(Child::id).context("the cluster is not running")
+    }
+
     /// Takes everything down, as `make down` does, and removes the data directory.
     pub fn down(&self) -> anyhow::Result<()> {
-        let output = self.gantry(&["down", "--purge"])?.output().context("gantry down did not start")?;
+        self.take_down(&["--purge"])
+    }
+
+    fn take_down(&self, flags: &[&str]) -> anyhow::Result<()> {
+        let output = self.gantry(&["down"])?.args(flags).output().context("gantry down did not start")?;
         if let Some(mut child) = self.up.lock().expect("no holder of the lock panics").take() {
             child.wait().context("the end of gantry up")?;
         }

@@ -73,7 +73,14 @@ impl Kubectl {
 
     pub fn ok_with(&self, arguments: &[&str], input: &str) -> anyhow::Result<String> {
         let said = self.run(arguments, input)?;
-        anyhow::ensure!(said.code == 0, "kubectl {} exited with {}:\n{}{}", arguments.join(" "), said.code, said.out, said.err);
+        anyhow::ensure!(
+            said.code == 0,
+            "kubectl {} exited with {}:\n{}{}",
+            arguments.join(" "),
+            said.code,
+            said.out,
+            said.err
+        );
         Ok(said.out)
     }
 

@@ -1,2 +1,251 @@
-//! placeholder
-fn main() {}
+//! Measures the built binary from outside and prints one JSON report: samples only, no judgement. `cargo xtask bench`
+//! builds, runs this and writes the words.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads real time")]
+
+use anyhow::Context;
+use clap::Parser;
+use futures::{StreamExt, TryStreamExt, stream};
+use gantry_conformance::{Cluster, ClusterOptions, namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Seek, Write};
+use std::time::{Duration, Instant};
+
+#[derive(Parser)]
+struct Arguments {
+    /// first-light
+    name: String,
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    anyhow::ensure!(arguments.name == "first-light", "unknown benchmark {:?}", arguments.name);
+    namespace::enter()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut figures = Figures::default();
+    let sync = fdatasync_us(200)?;
+    let cluster = Cluster::start(ClusterOptions::default())?;
+    for run in 0..arguments.runs {
+        eprintln!("run {} of {}", run + 1, arguments.runs);
+        figures.start(&cluster)?;
+        figures.idle(&cluster)?;
+        let config = kube::config::Kubeconfig::read_from(cluster.data_dir().join("kubeconfig"))?;
+        runtime.block_on(async {
+            let config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await?;
+            let client = kube::Client::try_from(config)?;
+            figures.config_maps(&client, &cluster).await?;
+            figures.pods(&client).await
+        })?;
+    }
+    let report = json!({"machine": machine(), "fdatasync_us": sync, "figures": figures.into_json()});
+    println!("{report}");
+    Ok(())
+}
+
+/// Samples by figure, in the order of first use.
+#[derive(Default)]
+struct Figures {
+    order: Vec<(&'static str, &'static str, &'static str)>,
+    samples: BTreeMap<&'static str, Vec<f64>>,
+}
+
+impl Figures {
+    fn add(&mut self, name: &'static str, unit: &'static str, goal: &'static str, value: f64) {
+        if !self.samples.contains_key(name) {
+            self.order.push((name, unit, goal));
+        }
+        eprintln!("  {name}: {value:.3} {unit}");
+        self.samples.entry(name).or_default().push(value);
+    }
+
+    fn into_json(mut self) -> Vec<Value> {
+        let order = std::mem::take(&mut self.order);
+        order
+            .iter()
+            .map(|(name, unit, goal)| json!({"name": name, "unit": unit, "goal": goal, "samples": self.samples[name]}))
+            .collect()
+    }
+
+    /// `gantry down` (data kept), then the time from the start of `gantry up` to its own word that the machine is Ready.
+    fn start(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        cluster.stop()?;
+        let start = Instant::now();
+        cluster.spawn()?;
+        cluster.wait_announced(Duration::from_secs(60))?;
+        self.add("start of `gantry up` to Ready", "s", "≤ 3", start.elapsed().as_secs_f64());
+        cluster.wait_ready(Duration::from_secs(10))
+    }
+
+    /// Twenty quiet seconds after ten to settle.
+    fn idle(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        let pid = cluster.pid()?;
+        std::thread::sleep(Duration::from_secs(10));
+        let (before, start) = (cpu_ms(pid)?, Instant::now());
+        std::thread::sleep(Duration::from_secs(20));
+        let share = (cpu_ms(pid)? - before) / start.elapsed().as_secs_f64() / 10.0;
+        self.add("idle CPU of the whole process", "% of a core", "≤ 1", share);
+        self.add("idle resident memory of the whole process", "MB", "≤ 80", resident_mb(pid)?);
+        Ok(())
+    }
+
+    async fn config_maps(&mut self, client: &kube::Client, cluster: &Cluster) -> anyhow::Result<()> {
+        const COUNT: usize = 4000;
+        let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+        let version = api.list(&ListParams::default().limit(1)).await?.metadata.resource_version.unwrap_or_default();
+        let watcher = tokio::spawn(see_all(api.clone(), version, COUNT));
+        let (cpu, start) = (cpu_ms(cluster.pid()?)?, Instant::now());
+        let acknowledged: Vec<(String, Instant)> = stream::iter(0..COUNT)
+            .map(|number| {
+                let api = api.clone();
+                async move {
+                    let name = format!("bench-{number}");
+                    let object: ConfigMap = serde_json::from_value(json!({
+                        "metadata": {"name": name, "labels": {"bench": "creates"}}, "data": {"k": "v".repeat(512)}
+                    }))?;
+                    api.create(&PostParams::default(), &object).await?;
+                    anyhow::Ok((name, Instant::now()))
+                }
+            })
+            .buffer_unordered(16)
+            .try_collect()
+            .await?;
+        let took = start.elapsed().as_secs_f64();
+        let used = cpu_ms(cluster.pid()?)? - cpu;
+        let seen = watcher.await??;
+        let mut lags: Vec<f64> = acknowledged
+            .iter()
+            .filter_map(|(name, at)| Some(seen.get(name)?.saturating_duration_since(*at).as_secs_f64() * 1000.0))
+            .collect();
+        anyhow::ensure!(lags.len() == COUNT, "the watch saw {} of {COUNT}", lags.len());
+        lags.sort_by(f64::total_cmp);
+        self.add("ConfigMap creates, 16 in flight", "/s", "≥ 1500", COUNT as f64 / took);
+        self.add("server CPU per ConfigMap create, its watch event included", "µs", "–", used * 1000.0 / COUNT as f64);
+        self.add("acknowledged create to watch event, p99", "ms", "≤ 10", lags[COUNT * 99 / 100]);
+        api.delete_collection(&DeleteParams::default(), &ListParams::default().labels("bench=creates")).await?;
+        Ok(())
+    }
+
+    async fn pods(&mut self, client: &kube::Client) -> anyhow::Result<()> {
+        let api: Api<Pod> = Api::namespaced(client.clone(), "default");
+        let mut one_by_one = Vec::new();
+        for number in 0..10 {
+            let start = Instant::now();
+            start_pods(&api, &format!("single-{number}"), 1).await?;
+            one_by_one.push(start.elapsed().as_secs_f64());
+            end_pods(&api).await?;
+        }
+        one_by_one.sort_by(f64::total_cmp);
+        self.add("pod created to Ready, one at a time, p50", "s", "≤ 0.6", one_by_one[one_by_one.len() / 2]);
+        let start = Instant::now();
+        start_pods(&api, "many", 40).await?;
+        self.add("pod starts, 40 at once", "/s", "≥ 10", 40.0 / start.elapsed().as_secs_f64());
+        end_pods(&api).await
+    }
+}
+
+/// When each of `count` ConfigMaps reached a watcher.
+async fn see_all(api: Api<ConfigMap>, version: String, count: usize) -> anyhow::Result<BTreeMap<String, Instant>> {
+    let mut seen = BTreeMap::new();
+    let mut watch = api.watch(&WatchParams::default().labels("bench=creates"), &version).await?.boxed();
+    while seen.len() < count {
+        let event =
+            tokio::time::timeout(Duration::from_secs(30), watch.try_next()).await.context("the watch is silent")??;
+        match event {
+            Some(WatchEvent::Added(map)) => {
+                seen.insert(map.metadata.name.unwrap_or_default(), Instant::now());
+            }
+            Some(_) => {}
+            None => anyhow::bail!("the watch ended after {} events", seen.len()),
+        }
+    }
+    Ok(seen)
+}
+
+async fn start_pods(api: &Api<Pod>, prefix: &str, count: usize) -> anyhow::Result<()> {
+    let version = api.list(&ListParams::default()).await?.metadata.resource_version.unwrap_or_default();
+    let mut watch = api.watch(&WatchParams::default().labels("bench=pods"), &version).await?.boxed();
+    let creates = (0..count).map(|number| async move {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": format!("{prefix}-{number}"), "labels": {"bench": "pods"}},
+            "spec": {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c",
+                "image": "docker.io/library/testbed:local", "command": ["/testbed", "sleep"]}]}
+        }))?;
+        anyhow::Ok(api.create(&PostParams::default(), &pod).await?)
+    });
+    futures::future::try_join_all(creates).await?;
+    let mut ready = std::collections::BTreeSet::new();
+    while ready.len() < count {
+        let event = tokio::time::timeout(Duration::from_secs(60), watch.try_next()).await.context("no pod news")??;
+        if let Some(WatchEvent::Added(pod) | WatchEvent::Modified(pod)) = event
+            && is_ready(&pod)
+        {
+            ready.insert(pod.metadata.name.unwrap_or_default());
+        }
+    }
+    Ok(())
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+async fn end_pods(api: &Api<Pod>) -> anyhow::Result<()> {
+    let ours = ListParams::default().labels("bench=pods");
+    api.delete_collection(&DeleteParams::default(), &ours).await?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !api.list(&ours).await?.items.is_empty() {
+        anyhow::ensure!(Instant::now() < deadline, "the pods of the benchmark do not end");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// The process's user and system time so far.
+fn cpu_ms(pid: u32) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields: Vec<&str> = stat.rsplit(')').next().context("a stat line")?.split_whitespace().collect();
+    let ticks = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+    // The kernel's USER_HZ is 100 on every architecture that Linux still supports.
+    Ok(ticks * 10.0)
+}
+
+fn resident_mb(pid: u32) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0 / 1e6)
+}
+
+/// What the disk alone takes for 4 KiB, written and synced; on the disk that the cluster's data is on.
+fn fdatasync_us(count: usize) -> anyhow::Result<Vec<f64>> {
+    let mut file = tempfile::tempfile()?;
+    let mut samples = Vec::new();
+    for _ in 0..count {
+        file.seek(std::io::SeekFrom::Start(0))?;
+        let start = Instant::now();
+        file.write_all(&[7; 4096])?;
+        file.sync_data()?;
+        samples.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(samples)
+}
+
+fn machine() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map_or("unknown CPU", |rest| rest.trim_start_matches([' ', '\t', ':']));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib =
+        memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let gib = kib.unwrap_or(0).div_ceil(1 << 20);
+    format!("{model}, {cores} cores, {gib} GiB, Linux {}", kernel.trim())
+}

@@ -21,7 +21,14 @@ struct Mistake {
 const MAPS: &str = "/api/v1/namespaces/mistakes/configmaps";
 const JSON: &str = "application/json";
 
-fn post(what: &'static str, path: &'static str, body: &str, code: u16, reason: &'static str, words: &'static [&'static str]) -> Mistake {
+fn post(
+    what: &'static str,
+    path: &'static str,
+    body: &str,
+    code: u16,
+    reason: &'static str,
+    words: &'static [&'static str],
+) -> Mistake {
     Mistake { what, method: "POST", path, content_type: JSON, body: body.to_owned(), code, reason, words }
 }
 
@@ -34,30 +41,97 @@ fn mistakes() -> Vec<Mistake> {
             content_type: "application/yaml",
             ..post("malformed YAML", MAPS, "metadata:\n  name: [a\n", 400, "BadRequest", &["line"])
         },
-        post("a wrong type", "/apis/apps/v1/namespaces/mistakes/deployments", r#"{"metadata":{"name":"a"},"spec":{"replicas":"three"}}"#, 400, "BadRequest", &["spec.replicas"]),
-        post("an unknown field under Strict", strict, r#"{"metadata":{"name":"a"},"dta":{}}"#, 400, "BadRequest", &["unknown field \"dta\""]),
-        post("a duplicate field under Strict", strict, r#"{"metadata":{"name":"a"},"data":{"k":"1","k":"2"}}"#, 400, "BadRequest", &["duplicate field \"data.k\""]),
+        post(
+            "a wrong type",
+            "/apis/apps/v1/namespaces/mistakes/deployments",
+            r#"{"metadata":{"name":"a"},"spec":{"replicas":"three"}}"#,
+            400,
+            "BadRequest",
+            &["spec.replicas"],
+        ),
+        post(
+            "an unknown field under Strict",
+            strict,
+            r#"{"metadata":{"name":"a"},"dta":{}}"#,
+            400,
+            "BadRequest",
+            &["unknown field \"dta\""],
+        ),
+        post(
+            "a duplicate field under Strict",
+            strict,
+            r#"{"metadata":{"name":"a"},"data":{"k":"1","k":"2"}}"#,
+            400,
+            "BadRequest",
+            &["duplicate field \"data.k\""],
+        ),
         post("a bad name", MAPS, r#"{"metadata":{"name":"No_Good"}}"#, 422, "Invalid", &["metadata.name", "RFC 1123"]),
         post("no name", MAPS, r#"{"data":{}}"#, 422, "Invalid", &["name or generateName is required"]),
-        post("an unknown kind", "/api/v1/namespaces/mistakes/wonders", "{}", 404, "NotFound", &["could not find the requested resource"]),
-        post("another kind in the body", MAPS, r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}"#, 400, "BadRequest", &["Secret"]),
-        post("another namespace in the body", MAPS, r#"{"metadata":{"name":"a","namespace":"other"}}"#, 400, "BadRequest", &["namespace"]),
-        Mistake { content_type: "text/plain", ..post("a content type that nobody speaks", MAPS, "hello", 415, "UnsupportedMediaType", &["text/plain"]) },
+        post(
+            "an unknown kind",
+            "/api/v1/namespaces/mistakes/wonders",
+            "{}",
+            404,
+            "NotFound",
+            &["could not find the requested resource"],
+        ),
+        post(
+            "another kind in the body",
+            MAPS,
+            r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}"#,
+            400,
+            "BadRequest",
+            &["Secret"],
+        ),
+        post(
+            "another namespace in the body",
+            MAPS,
+            r#"{"metadata":{"name":"a","namespace":"other"}}"#,
+            400,
+            "BadRequest",
+            &["namespace"],
+        ),
+        Mistake {
+            content_type: "text/plain",
+            ..post("a content type that nobody speaks", MAPS, "hello", 415, "UnsupportedMediaType", &["text/plain"])
+        },
         post("an object above 1.5 MiB", MAPS, &big(1_700_000), 413, "RequestEntityTooLarge", &[]),
         post("a body above 3 MiB", MAPS, &big(3_300_000), 413, "RequestEntityTooLarge", &[]),
         Mistake {
             method: "PUT",
             path: "/api/v1/namespaces/mistakes/configmaps/kept",
-            ..post("a stale version", "", r#"{"metadata":{"name":"kept","resourceVersion":"1"},"data":{"k":"new"}}"#, 409, "Conflict", &["the object has been modified"])
+            ..post(
+                "a stale version",
+                "",
+                r#"{"metadata":{"name":"kept","resourceVersion":"1"},"data":{"k":"new"}}"#,
+                409,
+                "Conflict",
+                &["the object has been modified"],
+            )
         },
         Mistake {
             method: "PATCH",
             path: "/api/v1/namespaces/mistakes/configmaps/kept",
             content_type: "application/json-patch+json",
-            ..post("a JSON patch that does not apply", "", r#"[{"op":"remove","path":"/data/absent"}]"#, 422, "Invalid", &["/data/absent"])
+            ..post(
+                "a JSON patch that does not apply",
+                "",
+                r#"[{"op":"remove","path":"/data/absent"}]"#,
+                422,
+                "Invalid",
+                &["/data/absent"],
+            )
         },
-        Mistake { method: "DELETE", path: "/api/v1/namespaces/mistakes/configmaps/absent", ..post("deleting nothing", "", "", 404, "NotFound", &["\"absent\" not found"]) },
-        Mistake { method: "PUT", path: MAPS, ..post("a method that does not fit", "", "{}", 405, "MethodNotAllowed", &[]) },
+        Mistake {
+            method: "DELETE",
+            path: "/api/v1/namespaces/mistakes/configmaps/absent",
+            ..post("deleting nothing", "", "", 404, "NotFound", &["\"absent\" not found"])
+        },
+        Mistake {
+            method: "PUT",
+            path: MAPS,
+            ..post("a method that does not fit", "", "{}", 405, "MethodNotAllowed", &[])
+        },
     ]
 }
 
@@ -81,13 +155,25 @@ pub fn every_mistake_gets_its_status(cluster: &Cluster) -> anyhow::Result<()> {
     })
 }
 
-async fn send(client: &kube::Client, method: &str, path: &str, content_type: &str, body: &str) -> anyhow::Result<(u16, Vec<String>, Value)> {
+async fn send(
+    client: &kube::Client,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &str,
+) -> anyhow::Result<(u16, Vec<String>, Value)> {
     let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
     let response = client.send(request.body(body.to_owned().into_bytes().into())?).await?;
     let code = response.status().as_u16();
-    let warnings = response.headers().get_all("warning").iter().filter_map(|value| value.to_str().ok().map(str::to_owned)).collect();
+    let warnings = response
+        .headers()
+        .get_all("warning")
+        .iter()
+        .filter_map(|value| value.to_str().ok().map(str::to_owned))
+        .collect();
     let bytes = response.into_body().collect_bytes().await?;
-    let value = serde_json::from_slice(&bytes).with_context(|| format!("{code}: {}", String::from_utf8_lossy(&bytes)))?;
+    let value =
+        serde_json::from_slice(&bytes).with_context(|| format!("{code}: {}", String::from_utf8_lossy(&bytes)))?;
     Ok((code, warnings, value))
 }
 
@@ -105,15 +191,26 @@ async fn semantic_errors(client: &kube::Client) -> anyhow::Result<()> {
     let body = r#"{"metadata":{"name":"d"},"spec":{"replicas":-1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"c"}},"spec":{"containers":[{"name":"Bad_Name","image":""}]}}}}"#;
     let (code, _, status) = send(client, "POST", "/apis/apps/v1/namespaces/mistakes/deployments", JSON, body).await?;
     ensure!(code == 422, "{status}");
-    let fields: Vec<&str> = status["details"]["causes"].as_array().into_iter().flatten().filter_map(|cause| cause["field"].as_str()).collect();
-    for field in ["spec.replicas", "spec.template.metadata.labels", "spec.template.spec.containers[0].name", "spec.template.spec.containers[0].image"] {
+    let fields: Vec<&str> = status["details"]["causes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|cause| cause["field"].as_str())
+        .collect();
+    for field in [
+        "spec.replicas",
+        "spec.template.metadata.labels",
+        "spec.template.spec.containers[0].name",
+        "spec.template.spec.containers[0].image",
+    ] {
         ensure!(fields.iter().filter(|found| **found == field).count() == 1, "one cause for {field}: {fields:?}");
     }
     Ok(())
 }
 
 async fn unknown_field_warns(client: &kube::Client) -> anyhow::Result<()> {
-    let (code, warnings, value) = send(client, "POST", MAPS, JSON, r#"{"metadata":{"name":"warned"},"dta":{},"data":{"k":"1","k":"2"}}"#).await?;
+    let (code, warnings, value) =
+        send(client, "POST", MAPS, JSON, r#"{"metadata":{"name":"warned"},"dta":{},"data":{"k":"1","k":"2"}}"#).await?;
     ensure!(code == 201 && value["data"]["k"] == "2" && value.get("dta").is_none(), "{value}");
     let all = warnings.join(" ");
     ensure!(all.contains(r#"unknown field \"dta\""#) && all.contains(r#"duplicate field \"data.k\""#), "{warnings:?}");
@@ -133,7 +230,10 @@ pub fn nobody_anonymous_gets_in(cluster: &Cluster) -> anyhow::Result<()> {
     ensure!(anonymous.ok(&["get", "--raw", "/healthz"])? == "ok", "the health path is open");
     for path in ["/api", "/version", "/api/v1/namespaces", "/metrics", "/openapi/v3"] {
         let error = anonymous.fails(&["get", "--raw", path], "")?;
-        ensure!(error.contains("Unauthorized") || error.contains("must be logged in") || error.contains("orbidden"), "{path}: {error}");
+        ensure!(
+            error.contains("Unauthorized") || error.contains("must be logged in") || error.contains("orbidden"),
+            "{path}: {error}"
+        );
     }
     std::fs::write(&file, config)?;
     ensure!(anonymous.fails(&["get", "pods"], "")?.contains("Unauthorized"), "a bad token");

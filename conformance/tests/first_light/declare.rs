@@ -18,7 +18,8 @@ pub fn web_pod(cluster: &Cluster) -> anyhow::Result<String> {
 /// One HTTP GET from the machine itself.
 pub fn http_get(address: &str, port: u16, path: &str) -> anyhow::Result<String> {
     let target = format!("{address}:{port}").parse()?;
-    let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(2)).with_context(|| format!("{target}"))?;
+    let mut stream =
+        TcpStream::connect_timeout(&target, Duration::from_secs(2)).with_context(|| format!("{target}"))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
@@ -49,7 +50,10 @@ pub fn demo_from_manifest_to_answers(cluster: &Cluster) -> anyhow::Result<()> {
         ensure!(answer.contains("Hello from Gantry"), "{name} answers {answer:?}");
     }
     let again = cluster.kubectl.ok(&["apply", "-f", folder.to_str().context("the path of the demo")?])?;
-    ensure!(again.lines().filter(|line| !line.contains("secret/")).all(|line| line.ends_with("unchanged")), "a second apply changes nothing:\n{again}");
+    ensure!(
+        again.lines().filter(|line| !line.contains("secret/")).all(|line| line.ends_with("unchanged")),
+        "a second apply changes nothing:\n{again}"
+    );
     Ok(())
 }
 
@@ -87,7 +91,10 @@ pub fn containers_stay_inside_their_limits(cluster: &Cluster) -> anyhow::Result<
         (format!("/sys/fs/cgroup{root}/burstable/pod{uid}/memory.max"), "max")
     };
     let limit = std::fs::read_to_string(&file).with_context(|| file.clone())?;
-    ensure!(limit.trim() == (64u64 << 20).to_string(), "{file}: {limit:?}, not 64 MiB (unlimited would be {unlimited})");
+    ensure!(
+        limit.trim() == (64u64 << 20).to_string(),
+        "{file}: {limit:?}, not 64 MiB (unlimited would be {unlimited})"
+    );
     Ok(())
 }
 
@@ -110,9 +117,13 @@ pub fn a_service_account_token_is_mounted_and_works(cluster: &Cluster) -> anyhow
 
 fn whoami_by_token(cluster: &Cluster, token: &str) -> anyhow::Result<String> {
     let server = cluster.kubectl.ok(&["config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster.server}"])?;
-    let authority = cluster
-        .kubectl
-        .ok(&["config", "view", "--raw", "-o", "jsonpath={.clusters[0].cluster.certificate-authority-data}"])?;
+    let authority = cluster.kubectl.ok(&[
+        "config",
+        "view",
+        "--raw",
+        "-o",
+        "jsonpath={.clusters[0].cluster.certificate-authority-data}",
+    ])?;
     let config = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
          clusters: [{{name: c, cluster: {{server: '{server}', certificate-authority-data: '{authority}'}}}}]\n\

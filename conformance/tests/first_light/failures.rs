@@ -56,7 +56,12 @@ pub fn failed_readiness_leaves_the_endpoints(cluster: &Cluster) -> anyhow::Resul
         let service = kubectl.path(&["service", "moody"], ".spec.clusterIP")?;
         let address = kubectl.path(&["pod", "moody"], ".status.podIP")?;
         wait_for("an answer through the service", Duration::from_secs(10), || http_get(&service, 80, "/hostname"))?;
-        let endpoints = || kubectl.path(&["endpointslices", "-l", "kubernetes.io/service-name=moody"], ".items[*].endpoints[?(@.conditions.ready==true)].addresses[*]");
+        let endpoints = || {
+            kubectl.path(
+                &["endpointslices", "-l", "kubernetes.io/service-name=moody"],
+                ".items[*].endpoints[?(@.conditions.ready==true)].addresses[*]",
+            )
+        };
         http_get(&address, 8080, "/unready")?;
         let start = Instant::now();
         wait_for("the pod to leave the endpoints and the kernel's rules", Duration::from_secs(15), || {

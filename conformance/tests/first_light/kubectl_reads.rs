@@ -23,12 +23,21 @@ pub fn every_output_format(cluster: &Cluster) -> anyhow::Result<()> {
     let wide = demo.ok(&["get", "pods", "-o", "wide"])?;
     contains_all(&wide, &["IP ", "NODE ", "NOMINATED NODE", "READINESS GATES", cluster.node_name()])?;
     let deployments = demo.ok(&["get", "deployments", "-o", "wide"])?;
-    contains_all(&deployments, &["READY", "UP-TO-DATE", "AVAILABLE", "CONTAINERS", "IMAGES", "SELECTOR", "3/3", "app=web"])?;
-    contains_all(&demo.ok(&["get", "services"])?, &["TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "80/TCP", "<none>"])?;
+    contains_all(
+        &deployments,
+        &["READY", "UP-TO-DATE", "AVAILABLE", "CONTAINERS", "IMAGES", "SELECTOR", "3/3", "app=web"],
+    )?;
+    contains_all(
+        &demo.ok(&["get", "services"])?,
+        &["TYPE", "CLUSTER-IP", "EXTERNAL-IP", "PORT(S)", "80/TCP", "<none>"],
+    )?;
     contains_all(&demo.ok(&["get", "jobs"])?, &["STATUS", "COMPLETIONS", "DURATION", "Complete", "10/10"])?;
     contains_all(&cluster.kubectl.ok(&["get", "nodes"])?, &["STATUS", "ROLES", "VERSION", "Ready", "v1.35.2"])?;
     contains_all(&demo.ok(&["get", "configmaps,secrets"])?, &["configmap/web", "secret/web", "Opaque", "DATA"])?;
-    contains_all(&demo.ok(&["get", "deployment", "web", "-o", "yaml"])?, &["apiVersion: apps/v1", "kind: Deployment", "replicas: 3"])?;
+    contains_all(
+        &demo.ok(&["get", "deployment", "web", "-o", "yaml"])?,
+        &["apiVersion: apps/v1", "kind: Deployment", "replicas: 3"],
+    )?;
     let json = demo.json(&["get", "deployment", "web"])?;
     ensure!(json["spec"]["replicas"] == 3 && json["metadata"]["name"] == "web", "{json}");
     ensure!(demo.ok(&["get", "deployments", "-o", "name"])? == "deployment.apps/web\n", "-o name");
@@ -61,10 +70,12 @@ pub fn selectors_and_all_namespaces(cluster: &Cluster) -> anyhow::Result<()> {
 pub fn watch_sees_changes(cluster: &Cluster) -> anyhow::Result<()> {
     let demo = cluster.kubectl.within(NAMESPACE);
     demo.ok(&["create", "configmap", "watched", "--from-literal=n=0"])?;
-    let mut watch = demo.spawn(&["get", "configmaps", "-w", "--output-watch-events", "--field-selector", "metadata.name=watched"])?;
+    let mut watch =
+        demo.spawn(&["get", "configmaps", "-w", "--output-watch-events", "--field-selector", "metadata.name=watched"])?;
     let (sender, lines) = std::sync::mpsc::channel();
     let output = BufReader::new(watch.stdout.take().context("the watch's output")?);
-    let reader = std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let reader =
+        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let expect = |word: &str| -> anyhow::Result<()> {
         loop {
             let line = lines.recv_timeout(Duration::from_secs(10)).with_context(|| format!("no {word} event"))?;
@@ -89,13 +100,32 @@ pub fn describe_tells_the_story(cluster: &Cluster) -> anyhow::Result<()> {
     let pod = demo.ok(&["describe", "pod", &web_pod(cluster)?])?;
     contains_all(
         &pod,
-        &["Status:           Running", "Liveness:", "Readiness:", "Burstable", "Successfully assigned demo/web-", "Started", "Controlled By:  ReplicaSet/web-"],
+        &[
+            "Status:           Running",
+            "Liveness:",
+            "Readiness:",
+            "Burstable",
+            "Successfully assigned demo/web-",
+            "Started",
+            "Controlled By:  ReplicaSet/web-",
+        ],
     )?;
     let deployment = demo.ok(&["describe", "deployment", "web"])?;
-    contains_all(&deployment, &["RollingUpdate", "3 desired | 3 updated | 3 total | 3 available | 0 unavailable", "ScalingReplicaSet", "MinimumReplicasAvailable"])?;
+    contains_all(
+        &deployment,
+        &[
+            "RollingUpdate",
+            "3 desired | 3 updated | 3 total | 3 available | 0 unavailable",
+            "ScalingReplicaSet",
+            "MinimumReplicasAvailable",
+        ],
+    )?;
     contains_all(&demo.ok(&["describe", "service", "web"])?, &["Selector:", "app=web", "Endpoints:", ":8080"])?;
     let node = cluster.kubectl.ok(&["describe", "node", cluster.node_name()])?;
-    contains_all(&node, &["Capacity:", "Allocatable:", "KubeletReady", "containerd://", "Non-terminated Pods:", "PodCIDR:"])
+    contains_all(
+        &node,
+        &["Capacity:", "Allocatable:", "KubeletReady", "containerd://", "Non-terminated Pods:", "PodCIDR:"],
+    )
 }
 
 pub fn logs_of_all_kinds(cluster: &Cluster) -> anyhow::Result<()> {
@@ -114,7 +144,10 @@ pub fn logs_of_all_kinds(cluster: &Cluster) -> anyhow::Result<()> {
     let output = BufReader::new(follow.stdout.take().context("the log's output")?);
     let lines: Vec<String> = output.lines().map_while(Result::ok).collect();
     follow.wait()?;
-    ensure!(lines.last().is_some_and(|line| line == "task -: done"), "a followed log ends with its container: {lines:?}");
+    ensure!(
+        lines.last().is_some_and(|line| line == "task -: done"),
+        "a followed log ends with its container: {lines:?}"
+    );
     ensure!(demo.ok(&["logs", "talker", "-c", "once", "--tail=1"])? == "task -: done\n", "--tail=1");
     let stamped = demo.ok(&["logs", "talker", "-c", "once", "--timestamps", "--tail=1"])?;
     ensure!(stamped.starts_with("20") && stamped.ends_with("Z task -: done\n"), "{stamped:?}");
@@ -136,7 +169,11 @@ pub fn exec_with_and_without_terminal(cluster: &Cluster) -> anyhow::Result<()> {
     let kubeconfig = cluster.data_dir().join("kubeconfig");
     let kubectl = gantry_conformance::tools::kubectl()?;
     let line = format!("{} -n demo exec -it {pod} -- /testbed echo on a terminal", kubectl.display());
-    let output = Command::new("script").args(["-qec", &line, "/dev/null"]).env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).output()?;
+    let output = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .env("KUBECONFIG", kubeconfig)
+        .stdin(Stdio::null())
+        .output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success() && text.contains("on a terminal\r\n"), "exec -it: {} {text:?}", output.status);
     Ok(())
@@ -145,7 +182,19 @@ pub fn exec_with_and_without_terminal(cluster: &Cluster) -> anyhow::Result<()> {
 pub fn discovery_commands(cluster: &Cluster) -> anyhow::Result<()> {
     let kubectl = &cluster.kubectl;
     let resources = kubectl.ok(&["api-resources", "-o", "wide"])?;
-    contains_all(&resources, &["pods ", "po ", "deployments", "deploy", "endpointslices", "discovery.k8s.io/v1", "nodeallocations", "gantry.dev/v1"])?;
+    contains_all(
+        &resources,
+        &[
+            "pods ",
+            "po ",
+            "deployments",
+            "deploy",
+            "endpointslices",
+            "discovery.k8s.io/v1",
+            "nodeallocations",
+            "gantry.dev/v1",
+        ],
+    )?;
     contains_all(&kubectl.ok(&["api-versions"])?, &["apps/v1\n", "batch/v1\n", "v1\n"])?;
     let version = kubectl.ok(&["version"])?;
     contains_all(&version, &["Client Version: v1.35.2", "Server Version: v1.35.2"])?;
@@ -153,10 +202,16 @@ pub fn discovery_commands(cluster: &Cluster) -> anyhow::Result<()> {
     contains_all(&kubectl.ok(&["cluster-info"])?, &["control plane", "is running at", "https://"])?;
     contains_all(&kubectl.ok(&["auth", "whoami"])?, &["kubernetes-admin", "system:masters"])?;
     ensure!(kubectl.ok(&["auth", "can-i", "create", "pods"])?.trim() == "yes", "auth can-i");
-    contains_all(&kubectl.ok(&["explain", "deployment.spec.strategy.rollingUpdate"])?, &["KIND:       Deployment", "maxSurge", "DESCRIPTION"])?;
+    contains_all(
+        &kubectl.ok(&["explain", "deployment.spec.strategy.rollingUpdate"])?,
+        &["KIND:       Deployment", "maxSurge", "DESCRIPTION"],
+    )?;
     contains_all(&kubectl.ok(&["explain", "pod.spec.containers.resources"])?, &["limits", "requests", "FIELDS"])?;
     let events = kubectl.within(NAMESPACE).ok(&["events"])?;
     contains_all(&events, &["LAST SEEN", "Scheduled", "Started", "SuccessfulCreate"])?;
     contains_all(&kubectl.within(NAMESPACE).ok(&["get", "events"])?, &["LAST SEEN", "REASON", "OBJECT"])?;
-    contains_all(&kubectl.within(NAMESPACE).ok(&["get", "all"])?, &["pod/web-", "service/web", "deployment.apps/web", "replicaset.apps/web-", "job.batch/tasks"])
+    contains_all(
+        &kubectl.within(NAMESPACE).ok(&["get", "all"])?,
+        &["pod/web-", "service/web", "deployment.apps/web", "replicaset.apps/web-", "job.batch/tasks"],
+    )
 }

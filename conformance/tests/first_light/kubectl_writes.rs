@@ -7,7 +7,11 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_secs(20);
 
 /// A namespace of its own for one case, deleted in the background afterwards.
-pub fn with_namespace(cluster: &Cluster, name: &str, body: impl FnOnce(&Kubectl) -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub fn with_namespace(
+    cluster: &Cluster,
+    name: &str,
+    body: impl FnOnce(&Kubectl) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     cluster.kubectl.ok(&["create", "namespace", name])?;
     let within = cluster.kubectl.within(name);
     wait_for("the default service account", SOON, || within.ok(&["get", "serviceaccount", "default"]))?;
@@ -46,42 +50,87 @@ pub fn create_label_annotate_delete(cluster: &Cluster) -> anyhow::Result<()> {
 pub fn all_patch_types(cluster: &Cluster) -> anyhow::Result<()> {
     with_namespace(cluster, "patches", |kubectl| {
         kubectl.ok(&["create", "deployment", "d", "--image=docker.io/library/testbed:local", "--replicas=0"])?;
-        let patch = |kind: &str, text: &str| kubectl.ok(&["patch", "deployment", "d", &format!("--type={kind}"), "-p", text]);
+        let patch =
+            |kind: &str, text: &str| kubectl.ok(&["patch", "deployment", "d", &format!("--type={kind}"), "-p", text]);
         patch("merge", r#"{"metadata":{"labels":{"a":"1","app":null}}}"#)?;
         ensure!(kubectl.path(&["deployment", "d"], ".metadata.labels")? == r#"{"a":"1"}"#, "merge");
-        patch("json", r#"[{"op":"test","path":"/spec/replicas","value":0},{"op":"add","path":"/metadata/labels/b","value":"2"}]"#)?;
+        patch(
+            "json",
+            r#"[{"op":"test","path":"/spec/replicas","value":0},{"op":"add","path":"/metadata/labels/b","value":"2"}]"#,
+        )?;
         ensure!(kubectl.path(&["deployment", "d"], ".metadata.labels.b")? == "2", "json");
-        patch("strategic", r#"{"spec":{"template":{"spec":{"containers":[{"name":"sidecar","image":"docker.io/library/testbed:local"}]}}}}"#)?;
+        patch(
+            "strategic",
+            r#"{"spec":{"template":{"spec":{"containers":[{"name":"sidecar","image":"docker.io/library/testbed:local"}]}}}}"#,
+        )?;
         let names = kubectl.path(&["deployment", "d"], ".spec.template.spec.containers[*].name")?;
         ensure!(names.split(' ').count() == 2, "strategic merges containers by name: {names}");
         patch("strategic", r#"{"spec":{"template":{"spec":{"containers":[{"name":"sidecar","$patch":"delete"}]}}}}"#)?;
-        ensure!(kubectl.path(&["deployment", "d"], ".spec.template.spec.containers[*].name")? == "testbed", "$patch: delete");
-        let error = kubectl.fails(&["patch", "deployment", "d", "--type=json", "-p", r#"[{"op":"test","path":"/spec/replicas","value":9}]"#], "")?;
+        ensure!(
+            kubectl.path(&["deployment", "d"], ".spec.template.spec.containers[*].name")? == "testbed",
+            "$patch: delete"
+        );
+        let error = kubectl.fails(
+            &["patch", "deployment", "d", "--type=json", "-p", r#"[{"op":"test","path":"/spec/replicas","value":9}]"#],
+            "",
+        )?;
         ensure!(error.contains("the server rejected our request") || error.contains("test"), "{error}");
-        let scaled = kubectl.ok(&["patch", "deployment", "d", "--subresource=scale", "--type=merge", "-p", r#"{"spec":{"replicas":1}}"#])?;
+        let scaled = kubectl.ok(&[
+            "patch",
+            "deployment",
+            "d",
+            "--subresource=scale",
+            "--type=merge",
+            "-p",
+            r#"{"spec":{"replicas":1}}"#,
+        ])?;
         ensure!(scaled.contains("patched"), "{scaled}");
-        wait_until("one replica", SOON, || kubectl.path(&["deployment", "d"], ".spec.replicas").is_ok_and(|text| text == "1"))
+        wait_until("one replica", SOON, || {
+            kubectl.path(&["deployment", "d"], ".spec.replicas").is_ok_and(|text| text == "1")
+        })
     })
 }
 
 pub fn server_side_apply_conflicts_are_named(cluster: &Cluster) -> anyhow::Result<()> {
     with_namespace(cluster, "applies", |kubectl| {
-        let manifest = |value: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{k: '{value}'}}\n");
+        let manifest =
+            |value: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata: {{k: '{value}'}}\n");
         let apply = ["apply", "--server-side", "-f", "-"];
         kubectl.ok_with(&apply, &manifest("one"))?;
         let revision = kubectl.path(&["configmap", "c"], ".metadata.resourceVersion")?;
         kubectl.ok_with(&apply, &manifest("one"))?;
-        ensure!(kubectl.path(&["configmap", "c"], ".metadata.resourceVersion")? == revision, "applying the same writes nothing");
+        ensure!(
+            kubectl.path(&["configmap", "c"], ".metadata.resourceVersion")? == revision,
+            "applying the same writes nothing"
+        );
         let other = ["apply", "--server-side", "--field-manager=other", "-f", "-"];
         let error = kubectl.fails(&other, &manifest("two"))?;
         ensure!(error.contains("conflict with \"kubectl\"") && error.contains(".data.k"), "{error}");
-        kubectl.ok_with(&["apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-"], &manifest("two"))?;
-        let managers = kubectl.ok(&["get", "configmap", "c", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}"])?;
+        kubectl.ok_with(
+            &["apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-"],
+            &manifest("two"),
+        )?;
+        let managers = kubectl.ok(&[
+            "get",
+            "configmap",
+            "c",
+            "--show-managed-fields",
+            "-o",
+            "jsonpath={.metadata.managedFields[*].manager}",
+        ])?;
         ensure!(managers.contains("other"), "{managers}");
-        kubectl.ok_with(&["apply", "-f", "-"], "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata: {a: '1', b: '2'}\n")?;
-        kubectl.ok_with(&["apply", "-f", "-"], "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata: {b: '2'}\n")?;
-        ensure!(kubectl.path(&["configmap", "p"], ".data")? == r#"{"b":"2"}"#, "client-side apply removes what the manifest dropped");
-        let diff = kubectl.run(&["diff", "-f", "-"], "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata: {b: '3'}\n")?;
+        kubectl.ok_with(
+            &["apply", "-f", "-"],
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata: {a: '1', b: '2'}\n",
+        )?;
+        kubectl
+            .ok_with(&["apply", "-f", "-"], "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata: {b: '2'}\n")?;
+        ensure!(
+            kubectl.path(&["configmap", "p"], ".data")? == r#"{"b":"2"}"#,
+            "client-side apply removes what the manifest dropped"
+        );
+        let diff = kubectl
+            .run(&["diff", "-f", "-"], "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: p}\ndata: {b: '3'}\n")?;
         ensure!(diff.code == 1 && diff.out.contains("+  b: \"3\""), "{diff:?}");
         Ok(())
     })
@@ -91,7 +140,9 @@ pub fn edit_in_place(cluster: &Cluster) -> anyhow::Result<()> {
     with_namespace(cluster, "edits", |kubectl| {
         kubectl.ok(&["create", "configmap", "e", "--from-literal=word=before"])?;
         let mut command = std::process::Command::new(gantry_conformance::tools::kubectl()?);
-        command.args(["-n", "edits", "edit", "configmap", "e"]).env("KUBECONFIG", cluster.data_dir().join("kubeconfig"));
+        command
+            .args(["-n", "edits", "edit", "configmap", "e"])
+            .env("KUBECONFIG", cluster.data_dir().join("kubeconfig"));
         let output = command.env("KUBE_EDITOR", "sed -i s/before/after/").output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         ensure!(kubectl.path(&["configmap", "e"], ".data.word")? == "after", "edited");
@@ -121,7 +172,8 @@ pub fn delete_policies(cluster: &Cluster) -> anyhow::Result<()> {
             kubectl.ok(&["delete", "deployment", policy, &format!("--cascade={policy}"), "--timeout=60s"])?;
         }
         wait_until("the dependents of the background deletion to end", Duration::from_secs(60), || {
-            names("pods", "background").is_ok_and(|text| text.is_empty()) && names("replicasets", "background").is_ok_and(|text| text.is_empty())
+            names("pods", "background").is_ok_and(|text| text.is_empty())
+                && names("replicasets", "background").is_ok_and(|text| text.is_empty())
         })?;
         ensure!(names("replicasets", "foreground")?.is_empty(), "foreground: dependents end before the owner");
         let orphan = names("replicasets", "orphan")?;
@@ -130,7 +182,8 @@ pub fn delete_policies(cluster: &Cluster) -> anyhow::Result<()> {
         ensure!(owners.is_empty(), "an orphan has no owner: {owners}");
         kubectl.apply(&SLEEPERS.replace("NAME", "orphan"))?;
         wait_for("the new deployment to adopt the old replica set", SOON, || {
-            let owners = kubectl.path(&["replicasets", "-l", "app=orphan"], ".items[*].metadata.ownerReferences[*].kind")?;
+            let owners =
+                kubectl.path(&["replicasets", "-l", "app=orphan"], ".items[*].metadata.ownerReferences[*].kind")?;
             ensure!(owners == "Deployment", "{owners}");
             Ok(())
         })
@@ -140,7 +193,11 @@ pub fn delete_policies(cluster: &Cluster) -> anyhow::Result<()> {
 #[expect(clippy::disallowed_methods, reason = "the case is about how long a deletion lasts")]
 pub fn grace_period_is_kept(cluster: &Cluster) -> anyhow::Result<()> {
     with_namespace(cluster, "grace", |kubectl| {
-        let pod = |name: &str| format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"{name}\"}},\"spec\":{{\"containers\":[{{\"name\":\"c\",\"image\":\"docker.io/library/testbed:local\",\"command\":[\"/testbed\",\"stubborn\"]}}]}}}}");
+        let pod = |name: &str| {
+            format!(
+                "{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"{name}\"}},\"spec\":{{\"containers\":[{{\"name\":\"c\",\"image\":\"docker.io/library/testbed:local\",\"command\":[\"/testbed\",\"stubborn\"]}}]}}}}"
+            )
+        };
         for name in ["slow", "fast", "forced"] {
             kubectl.apply(&pod(name))?;
         }
@@ -148,7 +205,10 @@ pub fn grace_period_is_kept(cluster: &Cluster) -> anyhow::Result<()> {
         let start = std::time::Instant::now();
         kubectl.ok(&["delete", "pod", "slow", "--grace-period=3"])?;
         let lasted = start.elapsed();
-        ensure!((2_500..20_000).contains(&lasted.as_millis()), "a deaf container lives through its grace period: {lasted:?}");
+        ensure!(
+            (2_500..20_000).contains(&lasted.as_millis()),
+            "a deaf container lives through its grace period: {lasted:?}"
+        );
         kubectl.ok(&["delete", "pod", "fast", "--now"])?;
         kubectl.ok(&["delete", "pod", "forced", "--force", "--grace-period=0"])?;
         ensure!(kubectl.ok(&["get", "pods", "-o", "name"])?.is_empty(), "all gone");

@@ -18,7 +18,6 @@ fn main() -> anyhow::Result<ExitCode> {
     namespace::enter()?;
     let before = survival::traces()?;
     let cluster = Cluster::start(ClusterOptions::default())?;
-    load_images(&cluster)?;
     let cases = [
         case!(declare::demo_from_manifest_to_answers),
         case!(declare::configuration_reaches_the_containers),
@@ -61,11 +60,4 @@ fn main() -> anyhow::Result<ExitCode> {
     survival::nothing_left(&before).context("after gantry down")?;
     println!("gantry down left nothing behind");
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn load_images(cluster: &Cluster) -> anyhow::Result<()> {
-    let output = cluster.gantry(&["image", "build-testbed"])?.output()?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "gantry image build-testbed: {}\n{text}", output.status);
-    Ok(())
 }

@@ -22,7 +22,10 @@ pub fn update_pause_resume_undo(cluster: &Cluster) -> anyhow::Result<()> {
         kubectl.ok(&["rollout", "status", "deployment/r", "--timeout=40s"])?;
         kubectl.ok(&["set", "env", "deployment/r", "VERSION=2"])?;
         kubectl.ok(&["rollout", "status", "deployment/r", "--timeout=60s"])?;
-        ensure!(kubectl.path(&["deployment", "r"], ".metadata.annotations.deployment\\.kubernetes\\.io/revision")? == "2", "revision 2");
+        ensure!(
+            kubectl.path(&["deployment", "r"], ".metadata.annotations.deployment\\.kubernetes\\.io/revision")? == "2",
+            "revision 2"
+        );
         let history = kubectl.ok(&["rollout", "history", "deployment/r"])?;
         ensure!(history.contains("REVISION") && history.lines().any(|line| line.starts_with('2')), "{history}");
         kubectl.ok(&["rollout", "pause", "deployment/r"])?;
@@ -30,22 +33,33 @@ pub fn update_pause_resume_undo(cluster: &Cluster) -> anyhow::Result<()> {
         let sets = || kubectl.ok(&["get", "replicasets", "-o", "name"]).map(|text| text.lines().count());
         wait_until("the paused change to be observed", SOON, || {
             let seen = kubectl.path(&["deployment", "r"], ".status.observedGeneration");
-            seen.is_ok_and(|seen| kubectl.path(&["deployment", "r"], ".metadata.generation").is_ok_and(|current| current == seen))
+            seen.is_ok_and(|seen| {
+                kubectl.path(&["deployment", "r"], ".metadata.generation").is_ok_and(|current| current == seen)
+            })
         })?;
         ensure!(sets()? == 2, "a paused deployment makes no new replica set");
         kubectl.ok(&["rollout", "resume", "deployment/r"])?;
         wait_until("the third replica set", SOON, || sets().is_ok_and(|count| count == 3))?;
-        ensure!(kubectl.path(&["deployment", "r"], ".status.availableReplicas")? == "2", "maxUnavailable 0 keeps both old replicas");
+        ensure!(
+            kubectl.path(&["deployment", "r"], ".status.availableReplicas")? == "2",
+            "maxUnavailable 0 keeps both old replicas"
+        );
         kubectl.ok(&["rollout", "undo", "deployment/r"])?;
         kubectl.ok(&["rollout", "status", "deployment/r", "--timeout=60s"])?;
         ensure!(kubectl.path(&["deployment", "r"], ".spec.template.spec.containers[0].image")? == IMAGE, "undone");
-        ensure!(kubectl.path(&["deployment", "r"], ".spec.template.spec.containers[0].env[0].value")? == "2", "to revision 2");
+        ensure!(
+            kubectl.path(&["deployment", "r"], ".spec.template.spec.containers[0].env[0].value")? == "2",
+            "to revision 2"
+        );
         let before = kubectl.path(&["pods"], ".items[*].metadata.uid")?;
         kubectl.ok(&["rollout", "restart", "deployment/r"])?;
         kubectl.ok(&["rollout", "status", "deployment/r", "--timeout=60s"])?;
         wait_for("all pods to be new", SOON, || {
             let after = kubectl.path(&["pods"], ".items[*].metadata.uid")?;
-            ensure!(after.split(' ').count() == 2 && after.split(' ').all(|uid| !before.contains(uid)), "{before} → {after}");
+            ensure!(
+                after.split(' ').count() == 2 && after.split(' ').all(|uid| !before.contains(uid)),
+                "{before} → {after}"
+            );
             Ok(())
         })
     })
@@ -106,7 +120,11 @@ pub fn job_outcomes(cluster: &Cluster) -> anyhow::Result<()> {
                  containers: [{{name: c, image: \"{IMAGE}\", command: {command}}}]}}}}}}\n"
             )
         };
-        kubectl.apply(&job("indexed", "completions: 3, parallelism: 3, completionMode: Indexed", "[/testbed, task]"))?;
+        kubectl.apply(&job(
+            "indexed",
+            "completions: 3, parallelism: 3, completionMode: Indexed",
+            "[/testbed, task]",
+        ))?;
         kubectl.apply(&job("failing", "backoffLimit: 0", "[/testbed, exit, '3']"))?;
         kubectl.apply(&job("late", "activeDeadlineSeconds: 2", "[/testbed, sleep]"))?;
         kubectl.ok(&["wait", "--for=condition=complete", "job/indexed", "--timeout=60s"])?;

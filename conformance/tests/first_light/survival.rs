@@ -10,7 +10,8 @@ use std::time::Duration;
 /// The processes of the cluster's containers: pid → start time, from the cgroups of its pods.
 fn container_processes(cluster: &Cluster) -> anyhow::Result<BTreeMap<u32, String>> {
     let root = cluster.cgroup_root();
-    let base = if std::path::Path::new("/sys/fs/cgroup/memory").is_dir() { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" };
+    let base =
+        if std::path::Path::new("/sys/fs/cgroup/memory").is_dir() { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" };
     let mut found = BTreeMap::new();
     let mut folders = vec![std::path::PathBuf::from(format!("{base}{root}"))];
     while let Some(folder) = folders.pop() {
@@ -33,8 +34,11 @@ fn settled_demo(cluster: &Cluster) -> anyhow::Result<BTreeMap<String, String>> {
     let demo = cluster.kubectl.within(NAMESPACE);
     demo.ok(&["rollout", "status", "deployment/web", "--timeout=60s"])?;
     let text = demo.path(&["pods", "-l", "app=web"], "range .items[*]}{.metadata.uid}={.status.containerStatuses[0].containerID}={.status.containerStatuses[0].restartCount}{\"\\n\"}{end")?;
-    let pods: BTreeMap<String, String> =
-        text.lines().filter_map(|line| line.split_once('=')).map(|(uid, rest)| (uid.to_owned(), rest.to_owned())).collect();
+    let pods: BTreeMap<String, String> = text
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(uid, rest)| (uid.to_owned(), rest.to_owned()))
+        .collect();
     ensure!(pods.len() == 3, "three web pods: {text:?}");
     Ok(pods)
 }
@@ -42,9 +46,11 @@ fn settled_demo(cluster: &Cluster) -> anyhow::Result<BTreeMap<String, String>> {
 /// Waits until no pod is ending anywhere, so that the set of processes stands still.
 fn quiet(cluster: &Cluster) -> anyhow::Result<()> {
     wait_for("no pod to be ending", Duration::from_secs(90), || {
-        let ending = cluster.kubectl.ok(&["get", "pods", "-A", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}"])?;
+        let ending =
+            cluster.kubectl.ok(&["get", "pods", "-A", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}"])?;
         ensure!(ending.is_empty(), "{ending}");
-        let namespaces = cluster.kubectl.ok(&["get", "namespaces", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}"])?;
+        let namespaces =
+            cluster.kubectl.ok(&["get", "namespaces", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}"])?;
         ensure!(namespaces.is_empty(), "{namespaces}");
         Ok(())
     })
@@ -103,11 +109,17 @@ pub fn an_emptied_store_kills_nothing(cluster: &Cluster) -> anyhow::Result<()> {
     std::fs::remove_dir_all(cluster.data_dir().join("store")).context("emptying the store")?;
     cluster.spawn()?;
     cluster.wait_ready(Duration::from_secs(60))?;
-    ensure!(cluster.kubectl.within(NAMESPACE).ok(&["get", "pods", "-o", "name"])?.is_empty(), "the new cluster knows no pod");
+    ensure!(
+        cluster.kubectl.within(NAMESPACE).ok(&["get", "pods", "-o", "name"])?.is_empty(),
+        "the new cluster knows no pod"
+    );
     let end = std::time::Instant::now() + Duration::from_secs(8);
     while std::time::Instant::now() < end {
         let now = container_processes(cluster)?;
-        ensure!(processes.iter().all(|(pid, start)| now.get(pid) == Some(start)), "killed: {processes:?} became {now:?}");
+        ensure!(
+            processes.iter().all(|(pid, start)| now.get(pid) == Some(start)),
+            "killed: {processes:?} became {now:?}"
+        );
         std::thread::sleep(Duration::from_millis(500));
     }
     Ok(())
