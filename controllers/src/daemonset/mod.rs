@@ -1,0 +1,3 @@
+//! wip
+mod types;
+pub use types::DaemonSet;

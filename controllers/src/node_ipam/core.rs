@@ -1,0 +1,47 @@
+//! Decides which range of pod addresses each machine gets: the lowest free one of the cluster's, once and for ever. Never
+//! changes a range that a machine has.
+
+use gantry_apimachinery::kinds;
+use gantry_apimachinery::time::Timestamp;
+use gantry_client::EventType;
+use serde_json::json;
+
+use super::cidr::Cidr;
+use super::types::Observed;
+use crate::owner;
+use crate::plan::{Plan, Write};
+
+pub fn reconcile(observed: &Observed, _now: Timestamp) -> Plan {
+    let ranges = observed.ranges;
+    let mut taken = vec![false; ranges.len() as usize];
+    for node in &observed.nodes {
+        for text in node.spec.pod_cidrs.iter().chain(&node.spec.pod_cidr) {
+            for index in Cidr::parse(text).map_or(0..0, |cidr| ranges.overlapped_by(cidr)) {
+                taken[index as usize] = true;
+            }
+        }
+    }
+    let mut free = (0..ranges.len()).filter(|index| !taken[*index as usize]);
+    let mut plan = Plan::default();
+    let mut writes = Vec::new();
+    for node in &observed.nodes {
+        let meta = &node.metadata;
+        if node.spec.pod_cidr.is_some() || meta.deletion_timestamp.is_some() {
+            continue;
+        }
+        match free.next() {
+            Some(index) => {
+                let range = ranges.get(index).to_string();
+                let body = json!({"metadata": {"uid": meta.uid}, "spec": {"podCIDR": range, "podCIDRs": [range]}});
+                writes.push(Write::merge(&kinds::NODE, "", &meta.name, body));
+            }
+            None => {
+                let message = format!("Node {} status is now: CIDRNotAvailable", meta.name);
+                plan.note(&owner::reference(&kinds::NODE, meta), EventType::Normal, "CIDRNotAvailable", message);
+                plan.requeue_in(std::time::Duration::from_secs(30));
+            }
+        }
+    }
+    plan.push_all(writes);
+    plan
+}

@@ -1,0 +1,18 @@
+//! Slim projections of the kinds that several controllers read: only the fields that some controller decides on.
+//! They are read from the API and never written back; writes are patches.
+
+mod condition;
+mod node;
+mod pod;
+mod replica_set;
+mod service;
+mod small;
+mod template;
+
+pub use condition::{Condition, set_condition};
+pub use node::{Node, NodeStatus, Taint};
+pub use pod::{Pod, Toleration, tolerates};
+pub use replica_set::{ReplicaSet, ReplicaSetStatus};
+pub use service::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice, Service, ServicePort, TargetRef};
+pub use small::{ConfigMap, Lease, Namespace, ServiceAccount, compile};
+pub use template::{HASH_LABEL, Template};
