@@ -17,11 +17,12 @@ mod garbage_collector;
 mod job;
 mod namespace;
 mod node_ipam;
-// mod node_lifecycle;
-// mod pod_gc;
+mod node_lifecycle;
+mod pod_gc;
 mod replicaset;
 mod root_ca;
 mod service_account;
+mod taint_eviction;
 
 // #[cfg(test)]
 // mod sim;
@@ -98,6 +99,9 @@ const CONTROLLERS: &[Start] = &[
     |env, cancel| Box::pin(drive::<endpointslice::EndpointSlices>(env, cancel)),
     |env, cancel| Box::pin(drive::<garbage_collector::GarbageCollector>(env, cancel)),
     |env, cancel| Box::pin(drive::<namespace::Namespaces>(env, cancel)),
+    |env, cancel| Box::pin(drive::<node_lifecycle::NodeLifecycle>(env, cancel)),
+    |env, cancel| Box::pin(drive::<taint_eviction::TaintEviction>(env, cancel)),
+    |env, cancel| Box::pin(drive::<pod_gc::PodGc>(env, cancel)),
 ];
 
 /// Runs all controllers until cancelled; with leader election, whenever this instance leads.
