@@ -6,6 +6,7 @@
 pub mod kinds;
 pub mod meta;
 pub mod openapi;
+pub mod protobuf;
 pub mod schema;
 pub mod status;
 

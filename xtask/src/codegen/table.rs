@@ -25,6 +25,83 @@ const WORDS: [(&str, &str); 10] = [
 const DEFAULTS: [(&str, &str, &str); 2] =
     [("core.v1.ContainerPort", "protocol", "TCP"), ("core.v1.ServicePort", "protocol", "TCP")];
 
+/// Optional scalars that are pointers in Go, so that protobuf's zero says something: a field, and the types that it is
+/// one in (by the end of their names; "" for all). The published schemas do not say.
+const ZERO_MATTERS: [(&str, &str); 72] = [
+    ("activeDeadlineSeconds", ""),
+    ("allocateLoadBalancerNodePorts", ""),
+    ("allowPrivilegeEscalation", ""),
+    ("allowVolumeExpansion", ""),
+    ("apiGroup", "ObjectReference"),
+    ("attachRequired", ""),
+    ("automountServiceAccountToken", ""),
+    ("backoffLimit", ""),
+    ("backoffLimitPerIndex", ""),
+    ("blockOwnerDeletion", ""),
+    ("collisionCount", ""),
+    ("completions", "Spec"),
+    ("controller", "OwnerReference"),
+    ("defaultMode", ""),
+    ("deletionGracePeriodSeconds", ""),
+    ("enableServiceLinks", ""),
+    ("expirationSeconds", ""),
+    ("failedJobsHistoryLimit", ""),
+    ("force", ""),
+    ("fsGroup", ""),
+    ("gracePeriodSeconds", ""),
+    ("hostProcess", ""),
+    ("hostUsers", ""),
+    ("immutable", ""),
+    ("leaseDurationSeconds", ""),
+    ("leaseTransitions", ""),
+    ("lendablePercent", ""),
+    ("manualSelector", ""),
+    ("maxFailedIndexes", ""),
+    ("minReplicas", ""),
+    ("mode", ""),
+    ("nominalConcurrencyShares", ""),
+    ("optional", ""),
+    ("orphanDependents", ""),
+    ("parallelism", "Spec"),
+    ("partition", "RollingUpdateStatefulSetStrategy"),
+    ("podInfoOnMount", ""),
+    ("port", "EndpointPort"),
+    ("port", "ServiceReference"),
+    ("priority", "PodSpec"),
+    ("privileged", ""),
+    ("progressDeadlineSeconds", ""),
+    ("readOnlyRootFilesystem", ""),
+    ("ready", "EndpointConditions"),
+    ("ready", "JobStatus"),
+    ("replicas", "Spec"),
+    ("requiresRepublish", ""),
+    ("revisionHistoryLimit", ""),
+    ("runAsGroup", ""),
+    ("runAsNonRoot", ""),
+    ("runAsUser", ""),
+    ("seLinuxMount", ""),
+    ("sendInitialEvents", ""),
+    ("service", "GRPCAction"),
+    ("serving", ""),
+    ("setHostnameAsFQDN", ""),
+    ("shareProcessNamespace", ""),
+    ("stabilizationWindowSeconds", ""),
+    ("started", ""),
+    ("startingDeadlineSeconds", ""),
+    ("storageCapacity", ""),
+    ("storageClassName", ""),
+    ("successfulJobsHistoryLimit", ""),
+    ("suspend", ""),
+    ("terminating", ""),
+    ("terminatingReplicas", ""),
+    ("terminationGracePeriodSeconds", ""),
+    ("timeoutSeconds", "ClientIPConfig"),
+    ("timeoutSeconds", "Webhook"),
+    ("tolerationSeconds", ""),
+    ("ttlSecondsAfterFinished", ""),
+    ("type", "HostPathVolumeSource"),
+];
+
 /// Bodies that every group repeats under its own name; one entry is enough to find them.
 const MANY_KINDS: usize = 3;
 
@@ -70,6 +147,8 @@ fn write_type(out: &mut String, name: &str, def: &Value, messages: &Messages, no
         write!(out, " {field} {}", type_of(schema)?)?;
         if required.contains(&field.as_str()) {
             out.push_str(" !");
+        } else if ZERO_MATTERS.iter().any(|(f, owner)| f == field && name.ends_with(owner)) {
+            out.push_str(" *");
         }
         write_rules(out, schema)?;
         for (_, _, default) in DEFAULTS.iter().filter(|(t, f, _)| *t == short(name) && f == field) {
