@@ -1,8 +1,34 @@
 //! The API server: REST, watch cache, admission, authentication, authorisation and fairness over a `Store`.
 //! It holds no state that the store does not have.
 
+mod server_api;
+
+pub mod config;
+pub mod core;
+
+pub mod pipeline;
+pub mod route;
 pub mod auth;
-pub mod cache;
 pub mod fairness;
-pub mod http;
+pub mod admission;
+pub mod rest;
 pub mod kinds;
+pub mod effects;
+pub mod cache;
+
+pub mod subresources;
+pub mod gantry;
+pub mod connect;
+pub mod endpoints;
+
+pub mod http;
+pub mod server;
+pub mod in_process;
+pub mod bootstrap;
+pub mod metrics;
+
+pub use auth::UserInfo;
+pub use config::{Config, KubeletClientPem};
+pub use core::{StartError, Stores};
+pub use in_process::InProcess;
+pub use server_api::{ApiServer, server_config};

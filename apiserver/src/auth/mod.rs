@@ -1,5 +1,7 @@
 //! Who is calling and what they may do. Decides identity and permission; never what a request means.
 
+pub mod authn;
+pub mod authz;
 pub mod tokens;
 
 use std::collections::BTreeMap;

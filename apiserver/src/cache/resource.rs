@@ -8,12 +8,16 @@ use super::selector::Selection;
 use super::watcher::{Dispatch, Watchers};
 use crate::kinds::{Selectable, Strategy, strategy};
 use gantry_apimachinery::kinds::Kind;
+use gantry_apimachinery::schema::{Schema, Type};
 use imbl::OrdMap;
 use parking_lot::RwLock;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
+
+/// Kinds with a status that Kubernetes keeps no generation for.
+const WITHOUT_GENERATION: [&str; 3] = ["namespaces", "nodes", "services"];
 
 /// The current objects by store path (`namespace/name`), in the store's key order.
 pub type Tree = OrdMap<Box<str>, Arc<Object>>;
@@ -75,6 +79,28 @@ struct State {
     history_bytes: usize,
     revision: u64,
     watchers: Watchers,
+    /// Objects by their `spec.nodeName`, for kinds that have it.
+    by_node: HashMap<Box<str>, Tree>,
+}
+
+impl State {
+    fn index(&mut self, field: Option<usize>, path: &str, old: Option<&Object>, new: Option<&Arc<Object>>) {
+        let Some(field) = field else { return };
+        if let Some(old) = old
+            && new.is_none_or(|new| new.fields[field] != old.fields[field])
+            && let Some(tree) = self.by_node.get_mut(&old.fields[field])
+        {
+            tree.remove(path);
+            if tree.is_empty() {
+                self.by_node.remove(&old.fields[field]);
+            }
+        }
+        if let Some(new) = new
+            && !new.fields[field].is_empty()
+        {
+            self.by_node.entry(new.fields[field].clone()).or_default().insert(path.into(), new.clone());
+        }
+    }
 }
 
 /// Consistent contents at one revision.
@@ -94,7 +120,12 @@ pub struct Resource {
     pub kind: &'static Kind,
     pub strategy: &'static dyn Strategy,
     pub selectable: &'static [Selectable],
-    pub key_prefix: String,
+    /// The kind's fields; arbitrary JSON for kinds that the schema does not have.
+    pub schema: Type<'static>,
+    /// Whether objects count the changes of their spec in `metadata.generation`.
+    pub has_generation: bool,
+    /// Which selectable field is `spec.nodeName`.
+    node_field: Option<usize>,
     limits: HistoryLimits,
     /// The group's revision: everything up to it is in every resource of the group.
     applied: Arc<AtomicU64>,
@@ -128,7 +159,9 @@ impl Resource {
             kind,
             strategy,
             selectable: strategy.selectable(),
-            key_prefix: kind.key_prefix(""),
+            node_field: strategy.selectable().iter().position(|field| field.path == "spec.nodeName"),
+            schema: Schema::builtin().kind(kind.group, kind.version, kind.kind).unwrap_or_else(Type::any),
+            has_generation: kind.has_status() && !WITHOUT_GENERATION.contains(&kind.plural),
             limits,
             applied,
             state: RwLock::new(State {
@@ -138,6 +171,7 @@ impl Resource {
                 history_bytes: 0,
                 revision: 0,
                 watchers: Watchers::default(),
+                by_node: HashMap::new(),
             }),
         }
     }
@@ -155,6 +189,12 @@ impl Resource {
 
     pub fn get(&self, path: &str) -> Option<Arc<Object>> {
         self.state.read().tree.get(path).cloned()
+    }
+
+    /// The objects bound to a machine, and the revision of that knowledge.
+    pub fn on_node(&self, node: &str) -> Snapshot {
+        let state = self.state.read();
+        Snapshot { tree: state.by_node.get(node).cloned().unwrap_or_default(), revision: self.revision_of(&state) }
     }
 
     pub fn len(&self) -> usize {
@@ -194,6 +234,10 @@ impl Resource {
     pub fn reset(&self, objects: Vec<Object>, revision: u64) {
         let mut state = self.state.write();
         state.tree = objects.into_iter().map(|object| (object.path().into_boxed_str(), Arc::new(object))).collect();
+        state.by_node = HashMap::new();
+        for (path, object) in state.tree.clone() {
+            state.index(self.node_field, &path, None, Some(&object));
+        }
         state.history.clear();
         state.history_bytes = 0;
         state.history_from = revision;
@@ -206,6 +250,7 @@ impl Resource {
         let object = Arc::new(object);
         let mut state = self.state.write();
         let previous = state.tree.insert(path.into(), object.clone());
+        state.index(self.node_field, path, previous.as_deref(), Some(&object));
         let kind = if previous.is_some() { EventType::Modified } else { EventType::Added };
         let revision = object.revision;
         self.publish(&mut state, event(kind, revision, object, previous, now_ms));
@@ -215,6 +260,7 @@ impl Resource {
     pub fn delete(&self, path: &str, revision: u64, now_ms: u64) {
         let mut state = self.state.write();
         let Some(last) = state.tree.remove(path) else { return };
+        state.index(self.node_field, path, Some(&last), None);
         let object = Arc::new(last.reborn(revision, EventType::Deleted));
         self.publish(&mut state, event(EventType::Deleted, revision, object, None, now_ms));
     }

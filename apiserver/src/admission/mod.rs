@@ -1,0 +1,58 @@
+//! Admission: what the cluster adds to a request or refuses, between decoding and the kind's own rules. Decides the order of the
+//! plugins; each plugin's file says what it decides.
+
+mod namespace;
+mod node_restriction;
+mod priority;
+mod service_account;
+mod tolerations;
+
+use crate::http::Outcome;
+use crate::rest::call::Call;
+use serde_json::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+/// What a plugin may look at beside the object.
+pub struct Attributes<'a> {
+    pub call: &'a Call<'a>,
+    pub operation: Operation,
+    pub name: &'a str,
+    pub old: Option<&'a Value>,
+}
+
+impl Attributes<'_> {
+    /// A new pod itself, not one of its subresources.
+    fn creates_pod(&self) -> bool {
+        self.operation == Operation::Create
+            && self.call.subresource.is_none()
+            && self.call.kind().group.is_empty()
+            && self.call.kind().plural == "pods"
+    }
+}
+
+/// One plugin. `mutate` runs before defaulting, `validate` after the kind's own validation.
+pub trait Admission: Send + Sync {
+    fn mutate(&self, _attributes: &Attributes<'_>, _object: &mut Value) -> Outcome<()> {
+        Ok(())
+    }
+    fn validate(&self, _attributes: &Attributes<'_>, _object: &Value) -> Outcome<()> {
+        Ok(())
+    }
+}
+
+/// In the order in which they run.
+pub fn built_in() -> Vec<Box<dyn Admission>> {
+    vec![
+        Box::new(namespace::NamespaceLifecycle),
+        Box::new(node_restriction::NodeRestriction),
+        Box::new(service_account::ServiceAccount),
+        Box::new(priority::Priority),
+        Box::new(tolerations::DefaultTolerationSeconds),
+    ]
+}

@@ -1,0 +1,57 @@
+//! Priority: a pod's class becomes its number. Decides which class applies to a pod that names none.
+
+use super::{Admission, Attributes};
+use crate::core::Core;
+use crate::http::Outcome;
+use crate::kinds::value::{bool_at, default, i64_at, str_at};
+use gantry_apimachinery::kinds::PRIORITY_CLASS;
+use gantry_apimachinery::status::Status;
+use serde_json::Value;
+
+pub struct Priority;
+
+impl Admission for Priority {
+    fn mutate(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Outcome<()> {
+        if !attributes.creates_pod() {
+            return Ok(());
+        }
+        let core = attributes.call.core;
+        let refuse = |why: &str| Status::forbidden("pods", attributes.name, why);
+        let named = str_at(pod, "spec.priorityClassName").to_owned();
+        let class = if named.is_empty() {
+            global_default(core)
+        } else {
+            let found = core.cached(&PRIORITY_CLASS, "", &named).map(|class| class.value());
+            Some(found.ok_or_else(|| refuse(&format!("no PriorityClass with name {named} was found")))?)
+        };
+        let (name, value, policy) = match &class {
+            Some(class) => {
+                let policy = str_at(class, "preemptionPolicy");
+                (str_at(class, "metadata.name"), i64_at(class, "value").unwrap_or(0), if policy.is_empty() { "PreemptLowerPriority" } else { policy })
+            }
+            None => ("", 0, "PreemptLowerPriority"),
+        };
+        if let Some(given) = i64_at(pod, "spec.priority")
+            && given != value
+        {
+            return Err(refuse(&format!(
+                "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
+            ))
+            .into());
+        }
+        let spec = &mut pod["spec"];
+        spec["priority"] = value.into();
+        if !name.is_empty() {
+            spec["priorityClassName"] = name.into();
+        }
+        default(spec, "preemptionPolicy", policy);
+        Ok(())
+    }
+}
+
+/// The class marked as everyone's default; of several the lowest, as Kubernetes chooses.
+fn global_default(core: &Core) -> Option<Value> {
+    let classes = core.stored_kind(&PRIORITY_CLASS).resource.snapshot();
+    let marked = classes.tree.values().map(|class| class.value()).filter(|class| bool_at(class, "globalDefault"));
+    marked.min_by_key(|class| i64_at(class, "value").unwrap_or(0))
+}

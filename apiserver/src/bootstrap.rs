@@ -1,0 +1,142 @@
+//! What every cluster has from its first moment: system namespaces, priority classes, the `kubernetes` Service and its endpoints.
+//! Decides their content; everything goes through the ordinary write path, and what is there already stays.
+
+use crate::auth::UserInfo;
+use crate::core::Core;
+use crate::http::Outcome;
+use crate::rest::call::{Call, FieldValidation, WriteOptions};
+use crate::rest::create::create;
+use crate::rest::update::update;
+use gantry_apimachinery::kinds::{ENDPOINTS, ENDPOINT_SLICE, Kind, NAMESPACE, PRIORITY_CLASS, SERVICE};
+use gantry_apimachinery::status::Reason;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
+
+/// Makes what is missing. Any number of servers may do this at once.
+pub async fn run(core: &Core) -> Outcome<()> {
+    let user = UserInfo::new("system:apiserver", &["system:masters"]);
+    let at = Bootstrap { core, user: &user };
+    for name in NAMESPACES {
+        at.ensure(&NAMESPACE, "", name, json!({"metadata": {"name": name}})).await?;
+    }
+    for class in priority_classes() {
+        let name = class["metadata"]["name"].as_str().unwrap_or("").to_owned();
+        at.ensure(&PRIORITY_CLASS, "", &name, class).await?;
+    }
+    at.kubernetes_service().await
+}
+
+fn priority_classes() -> Vec<Value> {
+    let class = |name: &str, value: i64, band: Option<&str>, policy: &str, description: &str| {
+        let mut metadata = json!({"name": name});
+        if let Some(band) = band {
+            metadata["labels"] = json!({"gantry.dev/band": band});
+        }
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": value,
+            "preemptionPolicy": policy, "description": description,
+        })
+    };
+    const LOWER: &str = "PreemptLowerPriority";
+    vec![
+        class("system-node-critical", 2_000_001_000, None, LOWER, "Used for system critical pods that must not be moved from their current node."),
+        class("system-cluster-critical", 2_000_000_000, None, LOWER, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
+        class("production", 1_000_000, Some("production"), LOWER, "Serving workloads: placed against reserved room, never evicted for batch."),
+        class("batch", -1_000, Some("batch"), LOWER, "Work that may wait and be restarted: uses what production reserved and does not use."),
+        class("best-effort", -10_000, Some("best-effort"), "Never", "Work that only uses what is left over."),
+    ]
+}
+
+struct Bootstrap<'a> {
+    core: &'a Core,
+    user: &'a UserInfo,
+}
+
+impl Bootstrap<'_> {
+    fn call<'b>(&'b self, kind: &Kind, namespace: &'b str, name: &'b str) -> Call<'b> {
+        Call {
+            core: self.core,
+            served: self.core.stored_kind(kind),
+            namespace,
+            name,
+            subresource: None,
+            user: self.user,
+            options: WriteOptions {
+                field_manager: "gantry-apiserver".into(),
+                field_validation: FieldValidation::Strict,
+                ..WriteOptions::default()
+            },
+            now: self.core.clock.now(),
+            entropy: 0,
+            warnings: Mutex::default(),
+        }
+    }
+
+    async fn ensure(&self, kind: &Kind, namespace: &str, name: &str, mut object: Value) -> Outcome<()> {
+        object["apiVersion"] = kind.api_version().into();
+        object["kind"] = kind.kind.into();
+        if self.core.cached(kind, namespace, name).is_some() {
+            return Ok(());
+        }
+        match create(&self.call(kind, namespace, name), object).await {
+            Err(status) if status.reason == Reason::AlreadyExists => Ok(()),
+            outcome => outcome.map(|_| ()),
+        }
+    }
+
+    /// The Service at the network's first address, and this server among its endpoints.
+    async fn kubernetes_service(&self) -> Outcome<()> {
+        const NAME: &str = "kubernetes";
+        const LABELS: [(&str, &str); 2] = [("component", "apiserver"), ("provider", "kubernetes")];
+        let labels: serde_json::Map<String, Value> = LABELS.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect();
+        let port = self.core.config.advertise.map_or(6443, |(_, port)| port);
+        let service = json!({
+            "metadata": {"name": NAME, "namespace": "default", "labels": labels},
+            "spec": {
+                "type": "ClusterIP", "clusterIP": self.core.config.kubernetes_ip().to_string(), "sessionAffinity": "None",
+                "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}],
+            },
+        });
+        self.ensure(&SERVICE, "default", NAME, service).await?;
+        let Some((ip, port)) = self.core.config.advertise else { return Ok(()) };
+        let ip = ip.to_string();
+        let endpoints = json!({
+            "metadata": {"name": NAME, "namespace": "default", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
+        });
+        self.ensure(&ENDPOINTS, "default", NAME, endpoints).await?;
+        let slice = json!({
+            "metadata": {"name": NAME, "namespace": "default", "labels": {"kubernetes.io/service-name": NAME}},
+            "addressType": "IPv4", "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+            "endpoints": [{"addresses": [ip], "conditions": {"ready": true}}],
+        });
+        self.ensure(&ENDPOINT_SLICE, "default", NAME, slice).await?;
+        update(&self.call(&ENDPOINTS, "default", NAME), &|old| {
+            let mut new = old.clone();
+            join(&mut new["subsets"][0]["addresses"], json!({"ip": ip}));
+            Ok(new)
+        })
+        .await?;
+        update(&self.call(&ENDPOINT_SLICE, "default", NAME), &|old| {
+            let mut new = old.clone();
+            let present = new["endpoints"].as_array().into_iter().flatten().any(|endpoint| endpoint["addresses"][0] == ip.as_str());
+            if !present {
+                join(&mut new["endpoints"], json!({"addresses": [ip], "conditions": {"ready": true}}));
+            }
+            Ok(new)
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+/// Adds an entry to a list that does not have it.
+fn join(list: &mut Value, entry: Value) {
+    let mut entries = list.as_array().cloned().unwrap_or_default();
+    if !entries.contains(&entry) {
+        entries.push(entry);
+    }
+    *list = entries.into();
+}

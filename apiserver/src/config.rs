@@ -1,0 +1,67 @@
+//! What an API server is told at start. Decides defaults; reads no file and no environment.
+
+use crate::cache::HistoryLimits;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// PEM texts for calling node agents. The certificate's common name is `kube-apiserver-kubelet-client`.
+#[derive(Clone, Debug, Default)]
+pub struct KubeletClientPem {
+    pub ca: String,
+    pub cert: String,
+    pub key: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The first address of the Services' network and its prefix length. `kubernetes.default` gets the first usable address.
+    pub service_cidr: (Ipv4Addr, u8),
+    /// Addresses of the network that are never given out by chance: cluster DNS.
+    pub reserved_ips: Vec<Ipv4Addr>,
+    /// Inclusive.
+    pub node_ports: (u16, u16),
+    /// Where other machines reach this server; published as the endpoints of `kubernetes.default`.
+    pub advertise: Option<(IpAddr, u16)>,
+    /// `iss` of service-account tokens.
+    pub issuer: String,
+    /// The audience of tokens that name none.
+    pub audience: String,
+    /// The service-account key: PKCS#8 and SubjectPublicKeyInfo in PEM.
+    pub token_private_key: String,
+    pub token_public_key: String,
+    /// `None`: logs and exec are refused.
+    pub kubelet: Option<KubeletClientPem>,
+    pub history: HistoryLimits,
+    /// Events that may wait for one watcher before it is cut off.
+    pub watch_queue: usize,
+    pub bookmark_every_s: u64,
+    /// `gitVersion` of `/version`.
+    pub git_version: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+        Self {
+            service_cidr: (Ipv4Addr::new(10, 96, 0, 0), 16),
+            reserved_ips: vec![Ipv4Addr::new(10, 96, 0, 10)],
+            node_ports: (30_000, 32_767),
+            advertise: None,
+            issuer: ISSUER.into(),
+            audience: ISSUER.into(),
+            token_private_key: String::new(),
+            token_public_key: String::new(),
+            kubelet: None,
+            history: HistoryLimits { age_ms: 5 * 60 * 1000, bytes: 64 << 20 },
+            watch_queue: 1_024,
+            bookmark_every_s: 60,
+            git_version: "v1.35.2+gantry".into(),
+        }
+    }
+}
+
+impl Config {
+    /// The address of `kubernetes.default`: the network's first.
+    pub fn kubernetes_ip(&self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.service_cidr.0) + 1)
+    }
+}

@@ -1,0 +1,63 @@
+//! `/healthz`, `/livez` and `/readyz`, each check by its own path too. Decides what healthy means: the stores answer and the caches
+//! have their first list.
+
+use crate::core::Core;
+use crate::http::body::text;
+use crate::http::{Outcome, Query, Response};
+use gantry_apimachinery::status::Status;
+use http::StatusCode;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A check's name and what is wrong, if anything.
+type Check = (String, Option<String>);
+
+pub async fn serve(core: &Core, parts: &[&str], query: &Query) -> Outcome<Response> {
+    let endpoint = parts[0];
+    let excluded: Vec<&str> = query.all("exclude").collect();
+    let mut checks = run(core, endpoint).await;
+    if let [_, one] = parts {
+        checks.retain(|(name, _)| name == one);
+        if checks.is_empty() {
+            return Err(Status::no_such_resource().into());
+        }
+    } else if parts.len() > 2 {
+        return Err(Status::no_such_resource().into());
+    }
+    checks.retain(|(name, _)| !excluded.contains(&name.as_str()));
+    let failed = checks.iter().any(|(_, problem)| problem.is_some());
+    let code = if failed { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
+    if !failed && !query.flag("verbose") {
+        return Ok(text(code, "ok"));
+    }
+    let mut lines: Vec<String> = checks
+        .iter()
+        .map(|(name, problem)| match problem {
+            None => format!("[+]{name} ok"),
+            Some(why) => format!("[-]{name} failed: {why}"),
+        })
+        .collect();
+    lines.push(format!("{endpoint} check {}", if failed { "failed" } else { "passed" }));
+    Ok(text(code, lines.join("\n") + "\n"))
+}
+
+async fn run(core: &Core, endpoint: &str) -> Vec<Check> {
+    let mut checks: Vec<Check> = vec![("ping".into(), None)];
+    if endpoint == "livez" {
+        return checks;
+    }
+    for group in &core.groups {
+        let which = format!("{:?}", group.which).to_lowercase();
+        let answer = tokio::time::timeout(PATIENCE, group.store.read_revision()).await;
+        let problem = match answer {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("no answer in time".to_owned()),
+        };
+        checks.push((format!("store-{which}"), problem));
+        let cold = (!group.ready()).then(|| "the watch cache has not been filled yet".to_owned());
+        checks.push((format!("watch-cache-{which}"), cold));
+    }
+    checks
+}

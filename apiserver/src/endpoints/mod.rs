@@ -1,0 +1,100 @@
+//! Everything that is not a resource: version, health, metrics, discovery, OpenAPI and the token issuer's keys.
+
+pub mod discovery;
+mod health;
+
+use crate::core::Core;
+use crate::http::body::{JSON, respond, text};
+use crate::http::negotiate::{self, Output};
+use crate::http::{Outcome, Query, Response};
+use crate::rest::output::respond_in;
+use gantry_apimachinery::openapi::{self, NoProse};
+use gantry_apimachinery::status::Status;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde_json::{Value, json};
+
+/// Answers a path outside the resources.
+pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, headers: &HeaderMap) -> Outcome<Response> {
+    if method != Method::GET && method != Method::HEAD {
+        return Err(Status::method_not_allowed().into());
+    }
+    let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    match parts.as_slice() {
+        [] => json(headers, &json!({"paths": discovery::root_paths()})),
+        ["version"] => json(headers, &version(core)),
+        ["healthz" | "livez" | "readyz", ..] => health::serve(core, &parts, query).await,
+        ["metrics"] => Ok(text(StatusCode::OK, core.metrics.render(core))),
+        ["api"] if negotiate::wants_aggregated_discovery(headers) => aggregated(&discovery::aggregated_core(), headers),
+        ["apis"] if negotiate::wants_aggregated_discovery(headers) => aggregated(&discovery::aggregated_groups(), headers),
+        ["api"] => json(headers, &discovery::core_versions(core)),
+        ["apis"] => json(headers, &discovery::groups()),
+        ["api", version] => found(headers, discovery::resources("", version)),
+        ["apis", group] => found(headers, discovery::group(group)),
+        ["apis", group, version] => found(headers, discovery::resources(group, version)),
+        ["openapi", "v2"] => document(headers, openapi::v2(&NoProse)),
+        ["openapi", "v3"] => document(headers, openapi::v3_index()),
+        ["openapi", "v3", "api", version] => open_api("", version, headers),
+        ["openapi", "v3", "apis", group, version] => open_api(group, version, headers),
+        [".well-known", "openid-configuration"] => json(headers, &core.tokens.discovery()),
+        ["openid", "v1", "jwks"] => Ok(respond(StatusCode::OK, "application/jwk-set+json", core.tokens.jwks().to_string())),
+        _ => Err(Status::no_such_resource().into()),
+    }
+}
+
+fn json(headers: &HeaderMap, body: &Value) -> Outcome<Response> {
+    let Output { encoding, .. } = negotiate::output(headers).unwrap_or_default();
+    respond_in(encoding, StatusCode::OK, body.to_string().into())
+}
+
+fn found(headers: &HeaderMap, body: Option<Value>) -> Outcome<Response> {
+    json(headers, &body.ok_or_else(Status::no_such_resource)?)
+}
+
+fn etag_of(body: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    let hash: String = Sha256::digest(body).iter().map(|byte| format!("{byte:02X}")).collect();
+    format!("\"{hash}\"")
+}
+
+/// A body with an ETag; 304 when the client has it already.
+fn tagged(headers: &HeaderMap, mut response: Response, etag: &str) -> Response {
+    let unchanged = headers.get(header::IF_NONE_MATCH).and_then(|tag| tag.to_str().ok()).is_some_and(|tag| tag.contains(etag));
+    if unchanged {
+        response = text(StatusCode::NOT_MODIFIED, "");
+    }
+    if let Ok(value) = HeaderValue::from_str(etag) {
+        response.headers_mut().insert(header::ETAG, value);
+    }
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    response
+}
+
+fn aggregated(list: &Value, headers: &HeaderMap) -> Outcome<Response> {
+    const TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let body = list.to_string();
+    let etag = etag_of(body.as_bytes());
+    Ok(tagged(headers, respond(StatusCode::OK, TYPE, body), &etag))
+}
+
+fn document(headers: &HeaderMap, body: Vec<u8>) -> Outcome<Response> {
+    let etag = etag_of(&body);
+    Ok(tagged(headers, respond(StatusCode::OK, JSON, body), &etag))
+}
+
+fn open_api(group: &str, version: &str, headers: &HeaderMap) -> Outcome<Response> {
+    let body = openapi::v3(group, version, &NoProse).ok_or_else(Status::no_such_resource)?;
+    let etag = format!("\"{}\"", openapi::hash(group, version));
+    Ok(tagged(headers, respond(StatusCode::OK, JSON, body), &etag))
+}
+
+fn version(core: &Core) -> Value {
+    let git = &core.config.git_version;
+    let mut numbers = git.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or("1"), numbers.next().unwrap_or("35"));
+    json!({
+        "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor, "gitVersion": git, "gitCommit": "",
+        "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" }),
+    })
+}

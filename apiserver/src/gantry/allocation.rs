@@ -1,0 +1,43 @@
+//! `NodeAllocation`: one small object per machine whose version moves with everything that takes room there. Decides its content;
+//! the totals are computed when it is read and are never stored.
+
+use super::room::{self, PodUse};
+use crate::core::Core;
+use crate::kinds::value::str_at;
+use gantry_apimachinery::kinds::{NODE, POD};
+use gantry_apimachinery::quantity::Quantity;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+pub fn fresh(name: &str, uid: &str, created: &str) -> Vec<u8> {
+    let metadata = json!({"name": name, "uid": uid, "creationTimestamp": created});
+    json!({"apiVersion": "gantry.dev/v1", "kind": "NodeAllocation", "metadata": metadata, "writes": 0}).to_string().into_bytes()
+}
+
+/// The next version.
+pub fn bumped(current: &Value) -> Vec<u8> {
+    let mut next = current.clone();
+    next["writes"] = (current["writes"].as_i64().unwrap_or(0) + 1).into();
+    next.to_string().into_bytes()
+}
+
+/// Adds what the machine has and what its pods asked for.
+pub fn with_totals(core: &Core, allocation: &mut Value) {
+    let name = str_at(allocation, "metadata.name").to_owned();
+    let node = core.cached(&NODE, "", &name).map(|node| node.value()).unwrap_or_default();
+    let pods = core.stored_kind(&POD).resource.on_node(&name);
+    let mut requested: BTreeMap<String, Quantity> = BTreeMap::new();
+    let mut count = 0;
+    for pod in pods.tree.values() {
+        let used = pod.derived(PodUse::of);
+        if used.counts {
+            count += 1;
+            room::add(&mut requested, &used.requests);
+        }
+    }
+    let requested: Map<String, Value> = requested.into_iter().map(|(k, v)| (k, v.to_string().into())).collect();
+    allocation["status"] = json!({
+        "allocatable": node["status"].get("allocatable").cloned().unwrap_or_else(|| json!({})),
+        "requested": requested, "pods": count, "revision": pods.revision.to_string(),
+    });
+}

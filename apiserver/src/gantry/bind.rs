@@ -1,0 +1,181 @@
+//! One pod onto one machine, in one transaction with the machine's allocation and the pod's at-most-one claim.
+//!
+//! Decides what a bind writes and what a lost race means. A plain `pods/binding` also decides whether the machine has room; a bulk
+//! bind was decided from an allocation version, which must still stand.
+
+use super::room::{self, PodUse};
+use super::{allocation, claim};
+use crate::core::{Core, store_failure};
+use crate::http::Outcome;
+use crate::kinds::value::{at, items, object_mut, str_at};
+use crate::rest::stored::Stored;
+use gantry_apimachinery::kinds::{AT_MOST_ONE_CLAIM, NODE, NODE_ALLOCATION, POD};
+use gantry_apimachinery::status::Status;
+use gantry_apimachinery::time::Timestamp;
+use gantry_store::{Compare, KeyValue, Op, OpReply, Revision, Txn, TxnReply};
+use serde_json::{Map, Value, json};
+
+/// Times that a plain bind decides again before it answers 409.
+const TRIES: usize = 5;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Bind<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// Empty: any pod of that name.
+    pub uid: &'a str,
+    pub node: &'a str,
+    /// Copied onto the pod.
+    pub annotations: Option<&'a Map<String, Value>>,
+}
+
+/// What a transaction was prepared from.
+pub struct Basis {
+    pub pod: Stored,
+    pub allocation: Stored,
+    /// The claim's name and current state, for at-most-one pods.
+    pub claim: Option<(String, Option<Stored>)>,
+}
+
+/// Why a transaction did not go through.
+pub enum Lost {
+    /// The pod changed in a way that does not matter; try again from this.
+    Again(Basis),
+    Refused(Box<Status>),
+    /// The machine's allocation moved on to this.
+    Allocation(Option<Stored>, Basis),
+}
+
+impl Bind<'_> {
+    fn conflict(&self, why: &str) -> Box<Status> {
+        Status::conflict_because("pods/binding", self.name, why).into()
+    }
+
+    /// Reads the claim that the pod needs, if it needs one.
+    pub async fn claim(&self, core: &Core, pod: &Value, fresh: bool) -> Outcome<Option<(String, Option<Stored>)>> {
+        let Some(identity) = claim::identity(pod) else { return Ok(None) };
+        let current = core.latest(&AT_MOST_ONE_CLAIM, self.namespace, &identity, fresh).await?;
+        Ok(Some((identity, current)))
+    }
+
+    /// The transaction that binds, or why this pod cannot be bound at all.
+    pub fn transaction(&self, basis: &Basis, now: Timestamp) -> Outcome<Txn> {
+        let pod = &basis.pod.value;
+        let uid = str_at(pod, "metadata.uid");
+        if !self.uid.is_empty() && self.uid != uid {
+            let why = format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", self.uid);
+            return Err(self.conflict(&why));
+        }
+        if at(pod, "metadata.deletionTimestamp").is_some() {
+            return Err(self.conflict(&format!("pod {} is being deleted, cannot be assigned to a host", self.name)));
+        }
+        let bound = str_at(pod, "spec.nodeName");
+        if !bound.is_empty() {
+            return Err(self.conflict(&format!("pod {} is already assigned to node {bound:?}", self.name)));
+        }
+        if !items(pod, "spec.schedulingGates").is_empty() {
+            return Err(self.conflict(&format!("pod {} has non-empty .spec.schedulingGates", self.name)));
+        }
+        let mut new = pod.clone();
+        let (pod_key, allocation_key) = (POD.key(self.namespace, self.name), NODE_ALLOCATION.key("", self.node));
+        let mut compare = vec![
+            Compare::unchanged(pod_key.clone(), Revision(basis.pod.revision)),
+            Compare::unchanged(allocation_key.clone(), Revision(basis.allocation.revision)),
+        ];
+        let mut failure = vec![Op::Get { key: pod_key.clone().into() }, Op::Get { key: allocation_key.clone().into() }];
+        let mut success = Vec::with_capacity(3);
+        if let Some((identity, current)) = &basis.claim {
+            let key = AT_MOST_ONE_CLAIM.key(self.namespace, identity);
+            if current.as_ref().is_some_and(|claim| !claim::is_free(&claim.value)) {
+                return Err(self.conflict(&format!("the at-most-one claim {identity:?} is held by another pod")));
+            }
+            let held = current.as_ref().map(|claim| &claim.value);
+            let (taken, epoch) = claim::taken(held, self.namespace, identity, uid, self.node, &now.to_string());
+            compare.push(Compare::unchanged(key.clone(), Revision(current.as_ref().map_or(0, |claim| claim.revision))));
+            failure.push(Op::Get { key: key.clone().into() });
+            success.push(Op::Put { key: key.into(), value: taken.to_string().into() });
+            object_mut(&mut new["metadata"]["annotations"])[claim::EPOCH] = epoch.to_string().into();
+        }
+        mark_bound(&mut new, self.node, self.annotations, now);
+        let bytes = serde_json::to_vec(&new).map_err(Status::internal)?;
+        success.push(Op::Put { key: pod_key.into(), value: bytes.into() });
+        success.push(Op::Put { key: allocation_key.into(), value: allocation::bumped(&basis.allocation.value).into() });
+        Ok(Txn { compare, success, failure })
+    }
+
+    /// What a failed transaction found.
+    pub fn lost(&self, reply: TxnReply, basis: Basis) -> Outcome<Lost> {
+        let mut found = reply.ops.into_iter().map(|op| match op {
+            OpReply::Get(kv) => kv,
+            _ => None,
+        });
+        let read = |kv: Option<KeyValue>| kv.map(|kv| Stored::read(kv.value, kv.mod_revision.0)).transpose();
+        let pod = read(found.next().flatten())?;
+        let allocation = read(found.next().flatten())?;
+        let claim = match &basis.claim {
+            Some((identity, _)) => Some((identity.clone(), read(found.next().flatten())?)),
+            None => None,
+        };
+        let Some(pod) = pod else { return Ok(Lost::Refused(Status::not_found("pods", self.name).into())) };
+        let moved = allocation.as_ref().map_or(0, |now| now.revision) != basis.allocation.revision;
+        let next = Basis { pod, allocation: basis.allocation, claim };
+        Ok(if moved { Lost::Allocation(allocation, next) } else { Lost::Again(next) })
+    }
+}
+
+/// Sets the machine, the condition and the binding's annotations.
+fn mark_bound(pod: &mut Value, node: &str, annotations: Option<&Map<String, Value>>, now: Timestamp) {
+    pod["spec"]["nodeName"] = node.into();
+    for (key, value) in annotations.into_iter().flatten() {
+        object_mut(&mut pod["metadata"]["annotations"])[key] = value.clone();
+    }
+    let status = &mut pod["status"];
+    object_mut(status);
+    let mut conditions: Vec<Value> = items(status, "conditions").to_vec();
+    conditions.retain(|condition| condition["type"] != "PodScheduled");
+    conditions.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string()}));
+    status["conditions"] = conditions.into();
+}
+
+/// `POST pods/binding`: checks the machine's room against the cache at the allocation's version, then binds from that version.
+pub async fn plain(core: &Core, bind: &Bind<'_>, now: Timestamp, dry_run: bool) -> Outcome<u64> {
+    let group = &core.stored_kind(&POD).group;
+    for attempt in 0..TRIES {
+        let pod = core.latest(&POD, bind.namespace, bind.name, attempt > 0).await?;
+        let pod = pod.ok_or_else(|| Status::not_found("pods", bind.name))?;
+        let allocation = core.live(&NODE_ALLOCATION, "", bind.node).await?;
+        let allocation = allocation.ok_or_else(|| Status::not_found("nodes", bind.node))?;
+        let revision = allocation.revision;
+        group.wait_for(revision).await.map_err(|behind| Status::timeout(&behind.to_string(), 1))?;
+        let claim = bind.claim(core, &pod.value, attempt > 0).await?;
+        let basis = Basis { pod, allocation, claim };
+        let txn = match bind.transaction(&basis, now) {
+            Ok(txn) => txn,
+            // What was decided from a cached pod may be out of date.
+            Err(_) if attempt == 0 => continue,
+            Err(refused) => return Err(refused),
+        };
+        if let Some(why) = does_not_fit(core, bind, &basis.pod.value) {
+            return Err(bind.conflict(&format!("node {} has no room: {why}", bind.node)));
+        }
+        if dry_run {
+            return Ok(0);
+        }
+        let reply = group.store.txn(txn).await.map_err(store_failure)?;
+        if reply.succeeded {
+            return Ok(reply.revision.0);
+        }
+        if let Lost::Refused(status) = bind.lost(reply, basis)? {
+            return Err(status);
+        }
+    }
+    Err(bind.conflict("the machine's allocation kept moving; please try again"))
+}
+
+fn does_not_fit(core: &Core, bind: &Bind<'_>, pod: &Value) -> Option<String> {
+    let node = core.cached(&NODE, "", bind.node)?.value();
+    let others = core.stored_kind(&POD).resource.on_node(bind.node);
+    let others = others.tree.values().map(|pod| pod.derived(PodUse::of));
+    room::shortfall(&PodUse::of(pod), &node["status"]["allocatable"], others)
+}

@@ -1,0 +1,40 @@
+//! The server as a service inside this process. Decides nothing: a caller here has an identity and passes every gate like one
+//! that came over the network.
+
+use crate::auth::UserInfo;
+use crate::core::Core;
+use crate::http::body::{Body, BoxError, boxed};
+use crate::pipeline::{Lifetime, handle};
+use bytes::Bytes;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// One identity's way in. Cheap to clone.
+#[derive(Clone)]
+pub struct InProcess {
+    pub(crate) core: Arc<Core>,
+    pub(crate) user: Arc<UserInfo>,
+    pub(crate) lifetime: Lifetime,
+}
+
+impl<B> tower::Service<http::Request<B>> for InProcess
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move { Ok(handle(&this.core, Some(&this.user), &this.lifetime, request.map(boxed)).await) })
+    }
+}

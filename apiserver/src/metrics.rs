@@ -1,0 +1,103 @@
+//! The server's own metrics, in Prometheus' text form. Decides names and labels; measures nothing itself.
+
+use crate::core::Core;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct RequestLabels {
+    pub verb: String,
+    pub resource: String,
+    pub code: u16,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct VerbLabels {
+    pub verb: String,
+    pub resource: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ResourceLabels {
+    resource: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LevelLabels {
+    priority_level: String,
+}
+
+fn seconds() -> Histogram {
+    Histogram::new([0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0])
+}
+
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
+    pub rejected: Counter,
+    objects: Family<ResourceLabels, Gauge>,
+    watchers: Family<ResourceLabels, Gauge>,
+    executing: Family<LevelLabels, Gauge>,
+    waiting: Family<LevelLabels, Gauge>,
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            requests: Family::default(),
+            durations: Family::new_with_constructor(seconds),
+            rejected: Counter::default(),
+            objects: Family::default(),
+            watchers: Family::default(),
+            executing: Family::default(),
+            waiting: Family::default(),
+        };
+        let registry = &mut metrics.registry;
+        registry.register("apiserver_request", "Requests by verb, resource and code", metrics.requests.clone());
+        registry.register("apiserver_request_duration_seconds", "Time to the response's head", metrics.durations.clone());
+        registry.register("apiserver_flowcontrol_rejected_requests", "Requests turned away", metrics.rejected.clone());
+        registry.register("apiserver_storage_objects", "Objects in the cache", metrics.objects.clone());
+        registry.register("apiserver_longrunning_requests", "Open watches", metrics.watchers.clone());
+        registry.register("apiserver_flowcontrol_current_executing_requests", "Seats taken", metrics.executing.clone());
+        registry.register("apiserver_flowcontrol_current_inqueue_requests", "Requests waiting for a seat", metrics.waiting.clone());
+        metrics
+    }
+
+    pub fn observe(&self, verb: &str, resource: &str, code: u16, elapsed_ms: f64) {
+        let (verb, resource) = (verb.to_owned(), resource.to_owned());
+        self.durations.get_or_create(&VerbLabels { verb: verb.clone(), resource: resource.clone() }).observe(elapsed_ms / 1_000.0);
+        self.requests.get_or_create(&RequestLabels { verb, resource, code }).inc();
+    }
+
+    /// Everything as text, gauges as they are now.
+    pub fn render(&self, core: &Core) -> String {
+        for served in core.all_served() {
+            let labels = ResourceLabels { resource: served.resource.kind.resource() };
+            let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+            self.objects.get_or_create(&labels).set(count(served.resource.len()));
+            self.watchers.get_or_create(&labels).set(count(served.resource.watcher_count()));
+        }
+        for (level, executing, waiting) in core.fairness.load() {
+            let labels = LevelLabels { priority_level: level.as_str().to_owned() };
+            self.executing.get_or_create(&labels).set(i64::try_from(executing).unwrap_or(i64::MAX));
+            self.waiting.get_or_create(&labels).set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        }
+        let mut text = String::new();
+        // Writing into a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}

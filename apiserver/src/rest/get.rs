@@ -1,0 +1,35 @@
+//! Get one object. Decides whether the cache may answer: only when the client allows an old version.
+
+use super::call::Call;
+use super::list::await_version;
+use super::output::Writer;
+use crate::cache::{EventType, Object};
+use crate::core::store_failure;
+use crate::gantry::allocation;
+use crate::http::{Outcome, Query, Response};
+use gantry_apimachinery::status::Status;
+use gantry_store::RangeRequest;
+use http::StatusCode;
+use std::sync::Arc;
+
+pub async fn get(call: &Call<'_>, query: &Query, writer: &Writer) -> Outcome<Response> {
+    let object = find(call, query).await?;
+    if call.kind().plural == "nodeallocations" {
+        let mut value = object.value();
+        allocation::with_totals(call.core, &mut value);
+        return writer.value(StatusCode::OK, &value);
+    }
+    writer.respond(StatusCode::OK, writer.object(&call.served.resource, &object))
+}
+
+async fn find(call: &Call<'_>, query: &Query) -> Outcome<Arc<Object>> {
+    if let Some(version) = query.get("resourceVersion") {
+        await_version(call, version).await?;
+        return call.served.resource.get(&call.path(call.name)).ok_or_else(|| call.not_found().into());
+    }
+    let key = call.kind().key(call.namespace, call.name);
+    let reply = call.served.group.store.range(RangeRequest::key(key)).await.map_err(store_failure)?;
+    let kv = reply.kvs.into_iter().next().ok_or_else(|| call.not_found())?;
+    let object = Object::parse(&kv.value, kv.mod_revision.0, EventType::Added, call.served.resource.selectable);
+    Ok(Arc::new(object.map_err(Status::internal)?))
+}

@@ -1,0 +1,16 @@
+//! The verbs on stored objects. Each file decides one verb; none knows HTTP beyond the query.
+
+pub mod call;
+pub mod commit;
+pub mod create;
+pub mod decode;
+pub mod delete;
+pub mod get;
+pub mod list;
+pub mod meta;
+pub mod output;
+pub mod ownership;
+pub mod patch;
+pub mod stored;
+pub mod update;
+pub mod watch;

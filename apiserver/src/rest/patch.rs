@@ -1,0 +1,117 @@
+//! Patch: JSON, merge, strategic and server-side apply over the one read-change-write path. Decides which patch a content type is
+//! and what a patch that does not fit answers.
+
+use super::call::Call;
+use super::create::create;
+use super::ownership;
+use super::stored::Written;
+use super::update::update;
+use crate::http::Outcome;
+use crate::http::negotiate::Input;
+use bytes::Bytes;
+use gantry_apimachinery::patch::{json, merge, strategic};
+use gantry_apimachinery::schema::Type;
+use gantry_apimachinery::schema::decode;
+use gantry_apimachinery::status::{Reason, Status};
+use serde_json::Value;
+
+const ACCEPTED: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+];
+
+/// A decoded patch, ready to be applied to any version of the object.
+pub enum Patch {
+    Json(Value),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl Patch {
+    pub fn read(input: Input, body: &Bytes) -> Outcome<Self> {
+        let value = || decode::untyped(body).map_err(|error| Status::bad_request(error.to_string()));
+        Ok(match input {
+            Input::JsonPatch => Self::Json(value()?),
+            Input::MergePatch => Self::Merge(value()?),
+            Input::StrategicPatch => Self::Strategic(value()?),
+            _ => return Err(Status::unsupported_media_type(&ACCEPTED).into()),
+        })
+    }
+
+    /// The patched object. `ty` is the object's type.
+    pub fn apply(&self, old: &Value, ty: Type<'_>) -> Outcome<Value> {
+        let mut new = old.clone();
+        match self {
+            Self::Json(operations) => json::apply(&mut new, operations).map_err(|error| {
+                let reason = match error {
+                    json::JsonPatchError::DoesNotApply { .. } => Reason::Invalid,
+                    json::JsonPatchError::TooManyOperations(_) => Reason::RequestEntityTooLarge,
+                    _ => Reason::BadRequest,
+                };
+                Status::failure(reason, error.to_string(), None)
+            })?,
+            Self::Merge(patch) if !patch.is_object() => {
+                return Err(Status::bad_request("a merge patch is an object").into());
+            }
+            Self::Merge(patch) => merge::apply(&mut new, patch),
+            Self::Strategic(patch) => {
+                strategic::apply(&mut new, patch, ty).map_err(|error| Status::bad_request(error.to_string()))?;
+            }
+        }
+        if !new.is_object() {
+            return Err(Status::bad_request("the patch left no object").into());
+        }
+        Ok(new)
+    }
+}
+
+pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Written> {
+    if input == Input::ApplyYaml {
+        return apply(call, body).await;
+    }
+    if call.options.force {
+        return Err(Status::bad_request("PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch").into());
+    }
+    let patch = Patch::read(input, body)?;
+    let ty = call.served.resource.schema;
+    update(call, &|old| {
+        let new = patch.apply(old, ty)?;
+        typed(call, new)
+    })
+    .await
+}
+
+/// The schema's checks on what a patch made.
+fn typed(call: &Call<'_>, new: Value) -> Outcome<Value> {
+    let decoded = decode::from_value(new, call.served.resource.schema).map_err(|error| Status::bad_request(error.to_string()))?;
+    call.warnings.lock().clear();
+    call.settle(decoded)
+}
+
+/// Server-side apply: creates the object when it is not there.
+async fn apply(call: &Call<'_>, body: &Bytes) -> Outcome<Written> {
+    let applied = call.decode(Input::ApplyYaml, body)?;
+    if applied["metadata"].get("managedFields").is_some_and(|fields| fields.as_array().is_some_and(|f| !f.is_empty())) {
+        return Err(Status::bad_request("metadata.managedFields must be nil").into());
+    }
+    let outcome = update(call, &|old| ownership::apply(call, Some(old), &applied)).await;
+    match outcome {
+        Err(status) if status.code() == 404 && call.subresource.is_none() => {
+            let uid = applied["metadata"]["uid"].as_str().unwrap_or("");
+            if !uid.is_empty() {
+                let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                return Err(Status::conflict_because(&call.kind().resource(), call.name, &why).into());
+            }
+            match create(call, ownership::apply(call, None, &applied)?).await {
+                // Someone made it meanwhile: apply to theirs.
+                Err(status) if status.reason == Reason::AlreadyExists => {
+                    update(call, &|old| ownership::apply(call, Some(old), &applied)).await
+                }
+                outcome => outcome,
+            }
+        }
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,187 @@
+//! Update, and everything that reads, changes and writes back: patches, status, scale, finalize. Decides the gates of a changed
+//! object, what a stale version answers, and when an update is the end of a deletion.
+
+use super::call::Call;
+use super::commit::{Commit, MAX_TRIES, Verdict, commit, is_current};
+use super::create::{check, create};
+use super::stored::{Stored, Written};
+use super::{meta, ownership};
+use crate::admission::{Attributes, Operation};
+use crate::effects;
+use crate::http::Outcome;
+use crate::kinds::value::{at, items, remove, str_at};
+use gantry_apimachinery::status::Status;
+use serde_json::Value;
+
+/// What the caller wants the object to become, given what it is. `old` carries its resource version.
+pub type Transform<'a> = dyn Fn(&Value) -> Outcome<Value> + Send + Sync + 'a;
+
+/// Applies `transform` to the current object and writes the result, starting over when someone else was first. The result may carry
+/// a `metadata.resourceVersion` or `metadata.uid`; then only that version or that object is changed.
+pub async fn update(call: &Call<'_>, transform: &Transform<'_>) -> Outcome<Written> {
+    let (kind, name) = (call.kind(), call.name);
+    let mut cached = call.served.resource.get(&call.path(name)).map(|object| Stored::from_cache(&object));
+    let mut fresh = None;
+    for attempt in 0..MAX_TRIES {
+        let from_cache = cached.is_some();
+        let old = match (cached.take(), fresh.take()) {
+            (Some(stored), _) | (None, Some(stored)) => stored,
+            (None, None) => call.core.live(kind, call.namespace, name).await?.ok_or_else(|| call.not_found())?,
+        };
+        let outcome = attempt_once(call, transform, &old, attempt).await;
+        match outcome {
+            // Refused by what may be an old copy: look again at the store's.
+            Err(_) if from_cache => continue,
+            Err(failure) => return Err(failure),
+            Ok(Attempt::Written(written)) => return Ok(written),
+            Ok(Attempt::Lost(Some(Some(now)))) => fresh = Some(now),
+            Ok(Attempt::Lost(Some(None))) => return Err(call.not_found().into()),
+            Ok(Attempt::Lost(None)) => fresh = Some(old),
+        }
+    }
+    Err(Status::conflict(&kind.resource(), name).into())
+}
+
+enum Attempt {
+    Written(Written),
+    Lost(Option<Option<Stored>>),
+}
+
+async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, old: &Stored, attempt: u32) -> Outcome<Attempt> {
+    let kind = call.kind();
+    let mut new = transform(&old.with_revision())?;
+    preconditions(call, &new, old)?;
+    meta::settle_namespace(&mut new, call)?;
+    settle_parts(call, &mut new, &old.value);
+    meta::prepare_update(&mut new, &old.value);
+    let attributes = Attributes { call, operation: Operation::Update, name: call.name, old: Some(&old.value) };
+    let strategy = call.served.resource.strategy;
+    for plugin in &call.core.admission {
+        plugin.mutate(&attributes, &mut new)?;
+    }
+    strategy.defaults(&mut new);
+    strategy.prepare_update(&mut new, &old.value, &call.ctx());
+    if call.served.resource.has_generation && call.subresource != Some("status") && strategy.bumps_generation(&new, &old.value) {
+        meta::bump_generation(&mut new);
+    }
+    check(call, &new, Some(&old.value), call.name)?;
+    for plugin in &call.core.admission {
+        plugin.validate(&attributes, &new)?;
+    }
+    meta::tidy(&mut new);
+    ownership::track(call, Some(&old.value), &mut new);
+    if new == old.value && !ends_deletion(&new) {
+        return match is_current(call, kind.key(call.namespace, call.name), old.revision).await? {
+            Verdict::Done { .. } => {
+                let bytes = serde_json::to_vec(&old.value).map_err(Status::internal)?.into();
+                Ok(Attempt::Written(Written { bytes, revision: old.revision, created: false, deleted: false }))
+            }
+            Verdict::Changed(now) => Ok(Attempt::Lost(now)),
+        };
+    }
+    write(call, new, old, attempt).await
+}
+
+async fn write(call: &Call<'_>, mut new: Value, old: &Stored, attempt: u32) -> Outcome<Attempt> {
+    let key = call.kind().key(call.namespace, call.name);
+    let deleted = ends_deletion(&new);
+    let effects = if deleted {
+        effects::of_delete(call, &old.value, attempt).await?
+    } else {
+        effects::of(call, &mut new, Some(&old.value), attempt).await?
+    };
+    let object = (!deleted).then_some(&new);
+    Ok(match commit(call, Commit { key, compare: Some(old.revision), object, effects }).await? {
+        Verdict::Done { revision, bytes } => {
+            let bytes = if deleted { serde_json::to_vec(&new).map_err(Status::internal)?.into() } else { bytes };
+            Attempt::Written(Written { bytes, revision, created: false, deleted })
+        }
+        Verdict::Changed(now) => Attempt::Lost(now),
+    })
+}
+
+/// The version and the object that the client meant.
+fn preconditions(call: &Call<'_>, new: &Value, old: &Stored) -> Outcome<()> {
+    let (resource, name) = (call.kind().resource(), call.name);
+    let version = str_at(new, "metadata.resourceVersion");
+    if !version.is_empty() && version != "0" && version != old.revision.to_string() {
+        if version.parse::<u64>().is_err() {
+            return Err(Status::bad_request(format!("metadata.resourceVersion: Invalid value: {version:?}: must be a number")).into());
+        }
+        return Err(Status::conflict(&resource, name).into());
+    }
+    let given_name = str_at(new, "metadata.name");
+    if !given_name.is_empty() && given_name != name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({given_name}) does not match the name on the URL ({name})"
+        ))
+        .into());
+    }
+    let (uid, current) = (str_at(new, "metadata.uid"), str_at(&old.value, "metadata.uid"));
+    if !uid.is_empty() && uid != current {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {current}");
+        return Err(Status::conflict_because(&resource, name, &why).into());
+    }
+    Ok(())
+}
+
+/// A status write changes the status, and labels and annotations where agents report through them; any other write leaves the
+/// status alone.
+fn settle_parts(call: &Call<'_>, new: &mut Value, old: &Value) {
+    const REPORT_IN_METADATA: [&str; 2] = ["pods", "nodes"];
+    if call.subresource == Some("status") {
+        let status = remove(new, "status");
+        let metadata = new["metadata"].take();
+        *new = old.clone();
+        if let Some(status) = status {
+            new["status"] = status;
+        }
+        if REPORT_IN_METADATA.contains(&call.kind().plural) {
+            for field in ["labels", "annotations"] {
+                match metadata.get(field) {
+                    Some(value) => new["metadata"][field] = value.clone(),
+                    None => {
+                        remove(&mut new["metadata"], field);
+                    }
+                }
+            }
+        }
+        if let Some(managed) = metadata.get("managedFields") {
+            new["metadata"]["managedFields"] = managed.clone();
+        }
+    } else if call.kind().has_status() {
+        match old.get("status") {
+            Some(status) => new["status"] = status.clone(),
+            None => {
+                remove(new, "status");
+            }
+        }
+    }
+}
+
+/// The object is being deleted, its grace is over and nobody holds it any more.
+pub fn ends_deletion(object: &Value) -> bool {
+    at(object, "metadata.deletionTimestamp").is_some()
+        && items(object, "metadata.finalizers").is_empty()
+        && at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
+        && (str_at(object, "kind") != "Namespace" || items(object, "spec.finalizers").is_empty())
+}
+
+/// PUT: the whole object. Kinds that may be created by an update are made when absent (Kubernetes' `AllowCreateOnUpdate`).
+pub async fn replace(call: &Call<'_>, body: Value) -> Outcome<Written> {
+    const CREATED_BY_UPDATE: [&str; 5] = ["leases", "events", "endpoints", "endpointslices", "runtimeclasses"];
+    let creatable = CREATED_BY_UPDATE.contains(&call.kind().plural) && call.subresource.is_none();
+    let name = str_at(&body, "metadata.name");
+    if name.is_empty() {
+        return Err(Status::bad_request("name must be provided").into());
+    }
+    let outcome = update(call, &|_| Ok(body.clone())).await;
+    match outcome {
+        Err(status)
+            if creatable && status.code() == 404 && str_at(&body, "metadata.resourceVersion").is_empty() =>
+        {
+            create(call, body).await
+        }
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,279 @@
+//! From a resource path and verb to the code that answers. Decides which combinations exist; never what they do.
+
+use crate::auth::authz::Decision;
+use crate::cache::Selection;
+use crate::connect;
+use crate::gantry::batch::{self, Batch};
+use crate::http::body::read;
+use crate::http::negotiate::{self, Input, Output, Projection};
+use crate::http::target::ResourcePath;
+use crate::http::{Outcome, Query, Request, Response, Verb};
+use crate::pipeline::{Identified, attributes, forbidden, with_warnings};
+use crate::rest::call::{Call, WriteOptions};
+use crate::rest::decode::decode;
+use crate::rest::delete::{DeleteOptions, delete, delete_collection};
+use crate::rest::output::{Include, Writer};
+use crate::rest::stored::Written;
+use crate::rest::{create, get, list, patch, update, watch};
+use crate::subresources::{binding, eviction, finalize, reviews, scale, token};
+use bytes::Bytes;
+use gantry_apimachinery::kinds::{Kind, POD, by_resource};
+use gantry_apimachinery::status::{Details, Status};
+use http::{HeaderMap, StatusCode, header};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+/// Answers a request for a resource.
+pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, request: Request) -> Outcome<Response> {
+    let kind = by_resource(&path.group, &path.version, &path.resource).ok_or_else(Status::no_such_resource)?;
+    if !kind.namespaced && !path.namespace.is_empty() {
+        return Err(Status::no_such_resource().into());
+    }
+    if !kind.is_stored() {
+        return posted(at, verb, kind, path, request).await;
+    }
+    let named = !path.name.is_empty();
+    if path.subresource.is_empty() {
+        let unplaced = kind.namespaced && path.namespace.is_empty() && (named || !verb.is_read());
+        if !kind.has_verb(verb.as_str()) || unplaced || (verb == Verb::Create && named) {
+            return Err(Status::method_not_allowed().into());
+        }
+    } else {
+        let sub = kind.subresource(&path.subresource).ok_or_else(Status::no_such_resource)?;
+        if !sub.verbs.contains(&verb.as_str()) {
+            return Err(Status::method_not_allowed().into());
+        }
+    }
+    if matches!(path.subresource.as_str(), "log" | "exec" | "attach" | "portforward") {
+        return connect::pod(at.core, &path.namespace, &path.name, &path.subresource, &at.query, request).await;
+    }
+    let served = at.core.stored_kind(kind);
+    let agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("");
+    let call = Call {
+        core: at.core,
+        served,
+        namespace: &path.namespace,
+        name: &path.name,
+        subresource: Some(path.subresource.as_str()).filter(|sub| !sub.is_empty()),
+        user: at.user,
+        options: WriteOptions::read(&at.query, agent)?,
+        now: at.core.clock.now(),
+        entropy: entropy(),
+        warnings: Mutex::default(),
+    };
+    let writer = Writer {
+        output: negotiate::output(request.headers())?,
+        include: Include::read(at.query.get("includeObject"))?,
+        now: call.now,
+    };
+    match verb {
+        Verb::Get | Verb::List | Verb::Watch => read_verb(at, verb, &call, writer).await,
+        _ => write_verb(at, verb, call, writer, request).await,
+    }
+}
+
+/// Fresh random bits: 61 of a version 4 UUID's, well mixed.
+fn entropy() -> u64 {
+    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+    high ^ low.rotate_left(32)
+}
+
+async fn read_verb(at: &Identified<'_>, verb: Verb, call: &Call<'_>, writer: Writer) -> Outcome<Response> {
+    if call.subresource == Some("scale") {
+        return writer.value(StatusCode::OK, &scale::get(call).await?);
+    }
+    if verb == Verb::Get {
+        return get::get(call, &at.query, &writer).await;
+    }
+    let selection = Selection::read(&call.served.resource, call.namespace, call.name, &at.query)?;
+    if verb == Verb::Watch || at.query.flag("watch") {
+        return watch::watch(call, &at.query, selection, writer, at.lifetime.shutdown.clone()).await;
+    }
+    list::list(call, &at.query, &selection, &writer).await
+}
+
+async fn write_verb(at: &Identified<'_>, verb: Verb, mut call: Call<'_>, writer: Writer, request: Request) -> Outcome<Response> {
+    let deletes = matches!(verb, Verb::Delete | Verb::DeleteCollection);
+    let input = if deletes && request.headers().get(header::CONTENT_TYPE).is_none() {
+        Input::Json
+    } else {
+        negotiate::input(request.headers())?
+    };
+    let patches = matches!(input, Input::JsonPatch | Input::MergePatch | Input::StrategicPatch | Input::ApplyYaml);
+    if patches != (verb == Verb::Patch) {
+        let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+        return Err(Status::unsupported_media_type(&accepted).into());
+    }
+    let body = read(request.into_body()).await?;
+    if input == Input::ApplyYaml {
+        if at.query.get("fieldManager").is_none() {
+            let text = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+            return Err(Status::bad_request(text).into());
+        }
+        call.options.apply = true;
+    }
+    let outcome = match call.subresource {
+        None | Some("status") => object_verb(at, verb, &call, &writer, input, &body).await,
+        Some(sub) => subresource_verb(sub, verb, &call, &writer, input, &body).await,
+    };
+    let warnings = std::mem::take(&mut *call.warnings.lock());
+    outcome.map(|response| with_warnings(response, warnings))
+}
+
+async fn object_verb(
+    at: &Identified<'_>,
+    verb: Verb,
+    call: &Call<'_>,
+    writer: &Writer,
+    input: Input,
+    body: &Bytes,
+) -> Outcome<Response> {
+    let resource = &call.served.resource;
+    match verb {
+        Verb::Create => writer.written(resource, &create::create(call, call.decode(input, body)?).await?),
+        Verb::Update => writer.written(resource, &update::replace(call, call.decode(input, body)?).await?),
+        Verb::Patch => writer.written(resource, &patch::patch(call, input, body).await?),
+        Verb::Delete => {
+            let options = delete_options(&at.query, input, body)?;
+            let one = with_dry_run(call, &options);
+            deleted(call, writer, &delete(&one, &options).await?)
+        }
+        Verb::DeleteCollection => {
+            let options = delete_options(&at.query, input, body)?;
+            let one = with_dry_run(call, &options);
+            let selection = Selection::read(resource, call.namespace, call.name, &at.query)?;
+            let all = delete_collection(&one, &selection, &options).await?;
+            let items = all.iter().map(Written::json).collect::<Outcome<Vec<Bytes>>>()?;
+            let items = items.iter().map(|item| String::from_utf8_lossy(item).into_owned()).collect::<Vec<_>>().join(",");
+            let (kind, version) = (call.kind().list_kind(), call.kind().api_version());
+            let list = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{}},\"items\":[{items}]}}");
+            writer.respond(StatusCode::OK, list.into())
+        }
+        Verb::Get | Verb::List | Verb::Watch => Err(Status::method_not_allowed().into()),
+    }
+}
+
+fn delete_options(query: &Query, input: Input, body: &Bytes) -> Outcome<DeleteOptions> {
+    let body = if body.is_empty() { Value::Null } else { decode_options(input, body)? };
+    DeleteOptions::read(body, query)
+}
+
+/// `DeleteOptions` may come with the apiVersion of the kind that is deleted.
+fn decode_options(input: Input, body: &Bytes) -> Outcome<Value> {
+    use gantry_apimachinery::schema::decode::untyped;
+    match input {
+        Input::Protobuf => Ok(decode(input, body, "", "v1", "DeleteOptions")?.object),
+        _ => untyped(body).map_err(|error| Status::bad_request(error.to_string()).into()),
+    }
+}
+
+fn with_dry_run<'b>(call: &'b Call<'_>, options: &DeleteOptions) -> Call<'b> {
+    let mut one = call.on(call.namespace, call.name);
+    one.options.dry_run |= options.dry_run.iter().any(|value| value == "All");
+    one
+}
+
+/// A pod answers with itself, as in Kubernetes; anything else that is gone at once answers `Status`.
+fn deleted(call: &Call<'_>, writer: &Writer, written: &Written) -> Outcome<Response> {
+    if !written.deleted || call.kind() == &POD {
+        return writer.written(&call.served.resource, written);
+    }
+    let value: Value = serde_json::from_slice(&written.bytes).map_err(Status::internal)?;
+    let details = Details {
+        name: call.name.to_owned(),
+        group: call.kind().group.to_owned(),
+        kind: call.kind().plural.to_owned(),
+        uid: value["metadata"]["uid"].as_str().unwrap_or("").to_owned(),
+        ..Details::default()
+    };
+    status_answer(writer, &Status::success(Some(details)))
+}
+
+fn status_answer(writer: &Writer, status: &Status) -> Outcome<Response> {
+    let code = StatusCode::from_u16(status.code()).unwrap_or(StatusCode::OK);
+    writer.respond(code, serde_json::to_vec(status).map_err(Status::internal)?.into())
+}
+
+async fn subresource_verb(
+    sub: &str,
+    verb: Verb,
+    call: &Call<'_>,
+    writer: &Writer,
+    input: Input,
+    body: &Bytes,
+) -> Outcome<Response> {
+    let posted = |group: &str, kind: &str| call.settle(decode(input, body, group, "v1", kind)?);
+    match (sub, verb) {
+        ("scale", Verb::Update) => writer.value(StatusCode::OK, &scale::replace(call, input, body).await?),
+        ("scale", Verb::Patch) => writer.value(StatusCode::OK, &scale::patch(call, input, body).await?),
+        ("finalize", Verb::Update) => {
+            writer.written(&call.served.resource, &finalize::finalize(call, call.decode(input, body)?).await?)
+        }
+        ("binding", Verb::Create) => status_answer(writer, &binding::bind(call, &posted("", "Binding")?).await?),
+        ("eviction", Verb::Create) => status_answer(writer, &eviction::evict(call, &posted("policy", "Eviction")?).await?),
+        ("token", Verb::Create) => {
+            let request = posted("authentication.k8s.io", "TokenRequest")?;
+            writer.value(StatusCode::CREATED, &token::request(call, request).await?)
+        }
+        _ => Err(Status::method_not_allowed().into()),
+    }
+}
+
+/// Kinds that are posted and answered, never stored.
+async fn posted(at: &Identified<'_>, verb: Verb, kind: &'static Kind, path: &ResourcePath, request: Request) -> Outcome<Response> {
+    if verb != Verb::Create || !path.name.is_empty() || !path.subresource.is_empty() {
+        return Err(Status::method_not_allowed().into());
+    }
+    let now = at.core.clock.now();
+    let writer = Writer { output: output(request.headers()), include: Include::default(), now };
+    let input = negotiate::input(request.headers())?;
+    let body = read(request.into_body()).await?;
+    let object = decode(input, &body, kind.group, kind.version, kind.kind)?.object;
+    match (kind.group, kind.kind) {
+        ("gantry.dev", "BindingBatch") => {
+            let batch = Batch::read(object)?;
+            let allowed = |namespace: &str| may_bind(at, namespace);
+            writer.value(StatusCode::OK, &batch::run(at.core, &batch, now, allowed).await?)
+        }
+        ("", "Binding") => {
+            let call = Call {
+                core: at.core,
+                served: at.core.stored_kind(&POD),
+                namespace: &path.namespace,
+                name: "",
+                subresource: Some("binding"),
+                user: at.user,
+                options: WriteOptions::read(&at.query, "")?,
+                now,
+                entropy: 0,
+                warnings: Mutex::default(),
+            };
+            status_answer(&writer, &binding::bind(&call, &object).await?)
+        }
+        (_, name) => {
+            let answer = reviews::answer(at.core, at.user, name, &path.namespace, object).await?;
+            writer.value(StatusCode::CREATED, &answer)
+        }
+    }
+}
+
+/// Reviews have no projections.
+fn output(headers: &HeaderMap) -> Output {
+    let output = negotiate::output(headers).unwrap_or_default();
+    Output { projection: Projection::Whole, ..output }
+}
+
+fn may_bind(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
+    let path = ResourcePath {
+        version: "v1".into(),
+        resource: "pods".into(),
+        namespace: namespace.into(),
+        subresource: "binding".into(),
+        ..ResourcePath::default()
+    };
+    let what = attributes("create", &path, None);
+    match at.core.authorizer.authorize(at.core, at.user, &what) {
+        Decision::Allow => Ok(()),
+        Decision::Deny(reason) => Err(forbidden(&what, &reason).into()),
+    }
+}

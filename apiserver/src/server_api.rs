@@ -1,0 +1,99 @@
+//! The crate's face: make a server, start its caches, serve a listener or a caller in this process.
+
+use crate::auth::UserInfo;
+use crate::bootstrap;
+use crate::config::Config;
+use crate::core::{Core, StartError, Stores};
+use crate::in_process::InProcess;
+use crate::pipeline::Lifetime;
+use crate::server;
+use gantry_apimachinery::clock::{Clock, SystemClock};
+use gantry_apimachinery::status::Status;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// An API server over three stores. Clones share everything. Any number of servers may run over the same stores.
+#[derive(Clone)]
+pub struct ApiServer {
+    core: Arc<Core>,
+    lifetime: Lifetime,
+}
+
+impl ApiServer {
+    pub fn new(config: Config, stores: Stores) -> Result<Self, StartError> {
+        Self::with_clock(config, stores, Arc::new(SystemClock))
+    }
+
+    pub fn with_clock(config: Config, stores: Stores, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+        Ok(Self { core: Arc::new(Core::new(config, stores, clock)?), lifetime: Lifetime::default() })
+    }
+
+    /// Fills the caches, keeps them fed until cancelled, and makes what every cluster has. Returns once the server can answer.
+    pub async fn start(&self, cancel: CancellationToken) -> Result<(), Box<Status>> {
+        for group in &self.core.groups {
+            let (group, cancel) = (group.clone(), cancel.clone());
+            tokio::spawn(async move { group.run(cancel).await });
+        }
+        let shutdown = self.lifetime.shutdown.clone();
+        tokio::spawn(async move {
+            cancel.cancelled().await;
+            shutdown.cancel();
+        });
+        for group in &self.core.groups {
+            group.wait_ready().await;
+        }
+        let mut tries = 0;
+        loop {
+            match bootstrap::run(&self.core).await {
+                Ok(()) => return Ok(()),
+                // The store may have no leader yet.
+                Err(status) if matches!(status.code(), 503 | 504) && tries < 60 => {
+                    tries += 1;
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                Err(status) => return Err(status),
+            }
+        }
+    }
+
+    /// Serves HTTPS until cancelled. See [`server_config`] for the TLS configuration that it expects.
+    pub async fn serve(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, cancel: CancellationToken) {
+        server::serve(self.core.clone(), listener, tls, cancel).await;
+    }
+
+    /// The way in for a component of this process, with its own identity through every gate.
+    pub fn in_process(&self, user: UserInfo) -> InProcess {
+        InProcess { core: self.core.clone(), user: Arc::new(user), lifetime: self.lifetime.clone() }
+    }
+
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+}
+
+/// TLS for [`ApiServer::serve`]: both HTTP versions, and client certificates of `client_ca` when they are offered. PEM texts.
+pub fn server_config(cert: &str, key: &str, client_ca: &str) -> Result<Arc<rustls::ServerConfig>, rustls::Error> {
+    use rustls::server::WebPkiClientVerifier;
+    use rustls_pki_types::pem::PemObject;
+    use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+    let pem_error = |error: rustls_pki_types::pem::Error| rustls::Error::General(error.to_string());
+    let certs = |text: &str| CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(pem_error);
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in certs(client_ca)? {
+        roots.add(certificate)?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| rustls::Error::General(error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(pem_error)?;
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certs(cert)?, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
