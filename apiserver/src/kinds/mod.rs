@@ -7,6 +7,9 @@
 //! Adding a strategy is one folder `kinds/<kind>/mod.rs` with `pub struct <Kind>; impl Strategy for <Kind>` and one row in the table below.
 
 pub mod columns;
+pub mod network;
+#[cfg(test)]
+mod testing;
 pub mod value;
 
 use crate::auth::UserInfo;
@@ -121,6 +124,22 @@ macro_rules! strategies {
 // One row per kind that has a strategy, in alphabetical order:
 //   folder::Struct => "group" "resource";
 strategies! {
+    atmostoneclaim::AtMostOneClaim => "gantry.dev" "atmostoneclaims";
+    configmap::ConfigMap => "" "configmaps";
+    controllerrevision::ControllerRevision => "apps" "controllerrevisions";
+    endpoints::Endpoints => "" "endpoints";
+    endpointslice::EndpointSlice => "discovery.k8s.io" "endpointslices";
+    event::Event => "" "events";
+    flowschema::FlowSchema => "flowcontrol.apiserver.k8s.io" "flowschemas";
+    lease::Lease => "coordination.k8s.io" "leases";
+    namespace::Namespace => "" "namespaces";
+    node::Node => "" "nodes";
+    nodeallocation::NodeAllocation => "gantry.dev" "nodeallocations";
+    priorityclass::PriorityClass => "scheduling.k8s.io" "priorityclasses";
+    prioritylevelconfiguration::PriorityLevelConfiguration => "flowcontrol.apiserver.k8s.io" "prioritylevelconfigurations";
+    secret::Secret => "" "secrets";
+    service::Service => "" "services";
+    serviceaccount::ServiceAccount => "" "serviceaccounts";
 }
 
 /// The strategy for a resource (`""` is the core group).

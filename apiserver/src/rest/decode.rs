@@ -5,6 +5,7 @@ use crate::http::Outcome;
 use crate::http::negotiate::Input;
 use bytes::Bytes;
 use gantry_apimachinery::kinds::Kind;
+use gantry_apimachinery::protobuf;
 use gantry_apimachinery::schema::decode::{self, DecodeError, Decoded};
 use gantry_apimachinery::schema::{Schema, Type};
 use gantry_apimachinery::status::Status;
@@ -28,6 +29,10 @@ pub fn decode(input: Input, body: &Bytes, group: &str, version: &str, kind: &str
     let mut decoded = match input {
         Input::Json => decode::from_json(body, ty).map_err(failure)?,
         Input::Yaml | Input::ApplyYaml => decode::from_yaml(body, ty).map_err(failure)?,
+        Input::Protobuf => {
+            let object = protobuf::decode(body, ty).map_err(|error| Status::bad_request(error.to_string()))?;
+            Decoded { object, unknown: Vec::new(), duplicate: Vec::new() }
+        }
         _ => return Err(Status::unsupported_media_type(&["application/json", "application/yaml"]).into()),
     };
     if !decoded.object.is_object() {
