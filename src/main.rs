@@ -16,6 +16,7 @@ mod pki;
 mod preflight;
 mod problem;
 mod supervise;
+mod roles;
 mod up;
 
 use clap::Parser;

@@ -10,8 +10,13 @@ pub use phase::Phase;
 use crate::cli::UpArgs;
 use crate::containerd::Containerd;
 use crate::datadir::DataDir;
+use crate::detached::Detached;
 use crate::footprint::Footprint;
 use crate::pki::{Names, Pki};
+use crate::problem::Problem;
+use crate::roles::api::{self, Api};
+use crate::roles::components::Components;
+use crate::roles::stores;
 use crate::{images, machine, preflight};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -67,20 +72,94 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let _lock = plan.data.lock("gantry")?;
     plan.data.create()?;
     Phase::Keys.announce(&plan.data);
-    let pki = Pki::new(&plan.data);
-    pki.ensure_all(&names(&plan), &plan.data.kubeconfig(), machine::unix_now_s())?;
+    let keys = Pki::new(&plan.data);
+    keys.ensure_all(&names(&plan), &plan.data.kubeconfig(), machine::unix_now_s())?;
     let node = &plan.args.node;
     Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link).write(&plan.data)?;
-    let cancel = CancellationToken::new();
-    let program = node.containerd.clone().or_else(|| preflight::find_program("containerd"));
-    let containerd = Containerd::new(&plan.data, program.unwrap_or_else(|| PathBuf::from("containerd")));
-    Phase::Containerd.announce(&plan.data);
-    let running = containerd.start().await?;
-    Phase::Images.announce(&plan.data);
-    images::import_missing(&containerd.socket(), &plan.data.images()).await?;
+    let cancel = stop_signal()?;
+    let control = control_plane(&plan, &keys, cancel.clone());
+    let runtime = runtime(&plan);
+    let (api, runtime) = tokio::try_join!(control, runtime)?;
+    let components = Components::new(cancel.clone());
+    start_control_loops(&plan, &keys, &api, &components)?;
+    if let Some(runtime) = runtime {
+        start_node(&plan, &keys, &api, &components, runtime, cancel.clone()).await?;
+    }
     Phase::Ready.announce(&plan.data);
     print_summary(&plan);
-    containerd.supervise(running, cancel).await;
+    cancel.cancelled().await;
+    components.ended().await;
+    Ok(())
+}
+
+/// Cancelled by SIGTERM or SIGINT. Pods, containerd and the guard go on.
+fn stop_signal() -> anyhow::Result<CancellationToken> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("stopping; pods go on");
+        stop.cancel();
+    });
+    Ok(cancel)
+}
+
+/// The stores and the API server on them, answering.
+async fn control_plane(plan: &Plan, keys: &Pki, cancel: CancellationToken) -> anyhow::Result<Api> {
+    Phase::Store.announce(&plan.data);
+    let stores = stores::open();
+    Phase::Api.announce(&plan.data);
+    let api = api::Plan {
+        listen: SocketAddr::new(plan.args.bind, plan.args.api_port),
+        advertise: plan.node_ip,
+        service_cidr: plan.args.network.service_cidr.clone(),
+        dns_ip: plan.args.network.dns_ip,
+        cluster_domain: plan.args.network.cluster_domain.clone(),
+    };
+    Api::start(&api, keys, stores, cancel).await
+}
+
+/// containerd with the images that wait in the data directory; `None` without a node.
+async fn runtime(plan: &Plan) -> anyhow::Result<Option<(Containerd, Detached)>> {
+    if plan.args.no_node {
+        return Ok(None);
+    }
+    let given = plan.args.node.containerd.clone().or_else(|| preflight::find_program("containerd"));
+    let containerd = Containerd::new(&plan.data, given.unwrap_or_else(|| PathBuf::from("containerd")));
+    let running = containerd.start().await?;
+    images::import_missing(&containerd.socket(), &plan.data.images()).await?;
+    Ok(Some((containerd, running)))
+}
+
+fn start_control_loops(plan: &Plan, keys: &Pki, api: &Api, components: &Components) -> anyhow::Result<()> {
+    let root_ca_pem = api::read(&keys.certificate(crate::pki::CLUSTER_CA))?;
+    let cidr = &plan.args.network.cluster_cidr;
+    let ranges = gantry_controllers::Cidr::parse(cidr)
+        .and_then(|cluster| gantry_controllers::Ranges::new(cluster, 24))
+        .ok_or_else(|| Problem::new(format!("--cluster-cidr {cidr}: an IPv4 range of at least a /24 is needed")))?;
+    let config = gantry_controllers::Config { ranges, root_ca_pem, ..Default::default() };
+    components.spawn("controllers", api.client("system:kube-controller-manager", &[]), move |client, cancel| {
+        gantry_controllers::run(config.clone(), client, cancel)
+    });
+    Ok(())
+}
+
+/// The node's parts: containerd under watch, the agent, the proxy, the guard.
+async fn start_node(
+    plan: &Plan,
+    _keys: &Pki,
+    _api: &Api,
+    _components: &Components,
+    (containerd, running): (Containerd, Detached),
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
+    Phase::Registering.announce(&plan.data);
+    tokio::spawn(async move { containerd.supervise(running, cancel).await });
     Ok(())
 }
 

@@ -1,0 +1,84 @@
+//! The API server of this process on its stores: what it is told, where it listens, and the way in for the components
+//! beside it. It decides nothing about requests.
+
+use crate::pki::{self, Pki};
+use crate::problem::Problem;
+use anyhow::Context;
+use gantry_apiserver::{ApiServer, Config, KubeletClientPem, Stores, UserInfo, server_config};
+use gantry_client::Client;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// What differs from one API server to another.
+pub struct Plan {
+    pub listen: SocketAddr,
+    /// Where others reach this server.
+    pub advertise: IpAddr,
+    pub service_cidr: String,
+    pub dns_ip: IpAddr,
+    pub cluster_domain: String,
+}
+
+/// A server that answers. Clones share everything.
+#[derive(Clone)]
+pub struct Api {
+    server: ApiServer,
+}
+
+impl Api {
+    /// Fills the caches, listens, and returns when requests are answered; serves until `cancel`.
+    pub async fn start(plan: &Plan, keys: &Pki, stores: Stores, cancel: CancellationToken) -> anyhow::Result<Self> {
+        let server = ApiServer::new(config(plan, keys)?, stores)?;
+        let tls = server_config(
+            &read(&keys.certificate(pki::APISERVER))?,
+            &read(&keys.key(pki::APISERVER))?,
+            &read(&keys.certificate(pki::CLUSTER_CA))?,
+        )?;
+        let listener = TcpListener::bind(plan.listen).await.with_context(|| format!("listening on {}", plan.listen))?;
+        server.start(cancel.clone()).await.map_err(|status| anyhow::anyhow!("{status}"))?;
+        let serving = server.clone();
+        tokio::spawn(async move { serving.serve(listener, tls, cancel).await });
+        Ok(Self { server })
+    }
+
+    /// A client of this process with an identity of its own; it passes every gate of the server.
+    pub fn client(&self, user: &str, groups: &[&str]) -> Client {
+        let service = self.server.in_process(UserInfo::new(user, groups));
+        Client::new(kube::Client::new(service, "default")).with_user_agent(user.rsplit(':').next().unwrap_or(user))
+    }
+}
+
+fn config(plan: &Plan, keys: &Pki) -> anyhow::Result<Config> {
+    let issuer = format!("https://kubernetes.default.svc.{}", plan.cluster_domain);
+    let IpAddr::V4(dns) = plan.dns_ip else {
+        return Err(Problem::new(format!("--dns-ip {}: an IPv4 address is needed", plan.dns_ip)).into());
+    };
+    Ok(Config {
+        service_cidr: network(&plan.service_cidr)?,
+        reserved_ips: vec![dns],
+        advertise: Some((plan.advertise, plan.listen.port())),
+        audience: issuer.clone(),
+        issuer,
+        token_private_key: read(&keys.service_account_key())?,
+        token_public_key: read(&keys.service_account_public_key())?,
+        kubelet: Some(KubeletClientPem {
+            ca: read(&keys.certificate(pki::CLUSTER_CA))?,
+            cert: read(&keys.certificate(pki::KUBELET_CLIENT))?,
+            key: read(&keys.key(pki::KUBELET_CLIENT))?,
+        }),
+        ..Config::default()
+    })
+}
+
+fn network(cidr: &str) -> Result<(Ipv4Addr, u8), Problem> {
+    let wrong = || Problem::new(format!("{cidr:?} is not an IPv4 range such as 10.96.0.0/16"));
+    let (base, length) = cidr.split_once('/').ok_or_else(wrong)?;
+    Ok((base.parse().map_err(|_| wrong())?, length.parse().map_err(|_| wrong())?))
+}
+
+/// A PEM file as text.
+pub fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}

@@ -1,0 +1,6 @@
+//! The roles as tasks of this process: each gets its own identity on the API server and is started again when it ends.
+//! Which roles run together is the caller's decision.
+
+pub mod api;
+pub mod components;
+pub mod stores;
