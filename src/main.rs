@@ -16,6 +16,7 @@ mod pki;
 mod preflight;
 mod problem;
 mod supervise;
+mod stop;
 mod roles;
 mod up;
 
@@ -46,6 +47,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Status(args) => commands::status(args).await,
         Command::Image(command) => commands::image(command).await,
         Command::Pki(command) => commands::pki(command),
+        Command::Controllers(args) => roles::standalone::controllers(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Version => {
             println!("{}", commands::version());

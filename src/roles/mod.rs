@@ -3,4 +3,5 @@
 
 pub mod api;
 pub mod components;
+pub mod standalone;
 pub mod stores;

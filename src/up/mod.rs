@@ -13,11 +13,11 @@ use crate::datadir::DataDir;
 use crate::detached::Detached;
 use crate::footprint::Footprint;
 use crate::pki::{Names, Pki};
-use crate::problem::Problem;
 use crate::roles::api::{self, Api};
 use crate::roles::components::Components;
+use crate::roles::standalone::pod_ranges;
 use crate::roles::stores;
-use crate::{images, machine, preflight};
+use crate::{images, machine, preflight, stop};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -76,7 +76,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     keys.ensure_all(&names(&plan), &plan.data.kubeconfig(), machine::unix_now_s())?;
     let node = &plan.args.node;
     Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link).write(&plan.data)?;
-    let cancel = stop_signal()?;
+    let cancel = stop::signal_token()?;
     let control = control_plane(&plan, &keys, cancel.clone());
     let runtime = runtime(&plan);
     let (api, runtime) = tokio::try_join!(control, runtime)?;
@@ -90,23 +90,6 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     cancel.cancelled().await;
     components.ended().await;
     Ok(())
-}
-
-/// Cancelled by SIGTERM or SIGINT. Pods, containerd and the guard go on.
-fn stop_signal() -> anyhow::Result<CancellationToken> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let cancel = CancellationToken::new();
-    let stop = cancel.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::info!("stopping; pods go on");
-        stop.cancel();
-    });
-    Ok(cancel)
 }
 
 /// The stores and the API server on them, answering.
@@ -138,10 +121,7 @@ async fn runtime(plan: &Plan) -> anyhow::Result<Option<(Containerd, Detached)>> 
 
 fn start_control_loops(plan: &Plan, keys: &Pki, api: &Api, components: &Components) -> anyhow::Result<()> {
     let root_ca_pem = api::read(&keys.certificate(crate::pki::CLUSTER_CA))?;
-    let cidr = &plan.args.network.cluster_cidr;
-    let ranges = gantry_controllers::Cidr::parse(cidr)
-        .and_then(|cluster| gantry_controllers::Ranges::new(cluster, 24))
-        .ok_or_else(|| Problem::new(format!("--cluster-cidr {cidr}: an IPv4 range of at least a /24 is needed")))?;
+    let ranges = pod_ranges(&plan.args.network)?;
     let config = gantry_controllers::Config { ranges, root_ca_pem, ..Default::default() };
     components.spawn("controllers", api.client("system:kube-controller-manager", &[]), move |client, cancel| {
         gantry_controllers::run(config.clone(), client, cancel)

@@ -1,0 +1,44 @@
+//! One role as a process of its own: it reaches the API server with its kubeconfig and runs until it is told to stop.
+
+use crate::cli::{ClientArgs, ControllersArgs, NetworkArgs};
+use crate::problem::Problem;
+use crate::roles::api::read;
+use crate::stop;
+use gantry_client::Client;
+use gantry_controllers::{Cidr, LeaderElection, Ranges};
+
+/// The role's client; a kubeconfig that cannot be read is the person's to put right.
+async fn client(args: &ClientArgs) -> anyhow::Result<Client> {
+    let path = &args.kubeconfig;
+    match Client::from_kubeconfig(path).await {
+        Ok(client) => Ok(client),
+        Err(error) => Err(Problem::new(format!("--kubeconfig {}: {error}", path.display())).into()),
+    }
+}
+
+/// Unique among the processes that compete for one Lease.
+fn identity() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}-{}", uuid::Uuid::new_v4())
+}
+
+/// The addresses of pods, as the node-ipam controller shares them out.
+pub fn pod_ranges(network: &NetworkArgs) -> Result<Ranges, Problem> {
+    let cidr = &network.cluster_cidr;
+    Cidr::parse(cidr)
+        .and_then(|cluster| Ranges::new(cluster, 24))
+        .ok_or_else(|| Problem::new(format!("--cluster-cidr {cidr}: an IPv4 range of at least a /24 is needed")))
+}
+
+pub async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
+    let root_ca_pem = args.root_ca.as_deref().map(read).transpose()?.unwrap_or_default();
+    let leader_election = Some(LeaderElection {
+        namespace: "kube-system".to_owned(),
+        name: "kube-controller-manager".to_owned(),
+        identity: identity(),
+    });
+    let ranges = pod_ranges(&args.network)?;
+    let config = gantry_controllers::Config { ranges, root_ca_pem, leader_election, ..Default::default() };
+    gantry_controllers::run(config, client(&args.client).await?, stop::signal_token()?).await?;
+    Ok(())
+}
