@@ -100,7 +100,8 @@ impl Bootstrap<'_> {
             },
         });
         self.ensure(&SERVICE, "default", NAME, service).await?;
-        let Some((ip, port)) = self.core.config.advertise else { return Ok(()) };
+        // A loopback address is nobody else's endpoint.
+        let Some((ip, port)) = self.core.config.advertise.filter(|(ip, _)| !ip.is_loopback()) else { return Ok(()) };
         let ip = ip.to_string();
         let endpoints = json!({
             "metadata": {"name": NAME, "namespace": "default", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},

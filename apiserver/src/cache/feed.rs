@@ -6,6 +6,7 @@ use super::object::{EventType, Object};
 use super::resource::{HistoryLimits, Resource};
 use gantry_apimachinery::clock::Clock;
 use gantry_apimachinery::kinds::{KINDS, StoreGroup};
+use gantry_apimachinery::time::Timestamp;
 use gantry_store::{EventKind, RangeRequest, Revision, Store, StoreError, WatchBatch, WatchRequest, prefix_end};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,6 +58,10 @@ impl Group {
 
     pub fn applied(&self) -> u64 {
         self.applied.load(Ordering::Acquire)
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Whether the first list is in.

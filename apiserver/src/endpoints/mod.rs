@@ -4,7 +4,7 @@ pub mod discovery;
 mod health;
 
 use crate::core::Core;
-use crate::http::body::{JSON, respond, text};
+use crate::http::body::{JSON, empty, respond, text};
 use crate::http::negotiate::{self, Output};
 use crate::http::{Outcome, Query, Response};
 use crate::rest::output::respond_in;
@@ -61,7 +61,9 @@ fn etag_of(body: &[u8]) -> String {
 fn tagged(headers: &HeaderMap, mut response: Response, etag: &str) -> Response {
     let unchanged = headers.get(header::IF_NONE_MATCH).and_then(|tag| tag.to_str().ok()).is_some_and(|tag| tag.contains(etag));
     if unchanged {
-        response = text(StatusCode::NOT_MODIFIED, "");
+        // Clients lay these headers over what they kept: the type must stay what it was.
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        *response.body_mut() = crate::http::empty();
     }
     if let Ok(value) = HeaderValue::from_str(etag) {
         response.headers_mut().insert(header::ETAG, value);
@@ -97,4 +99,20 @@ fn version(core: &Core) -> Value {
         "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn not_modified_keeps_the_content_type() {
+        let whole = || respond(StatusCode::OK, "application/x", "body");
+        let mut headers = HeaderMap::new();
+        assert_eq!(tagged(&headers, whole(), "\"1\"").status(), StatusCode::OK);
+        headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"1\""));
+        let answer = tagged(&headers, whole(), "\"1\"");
+        assert_eq!((answer.status(), &answer.headers()[header::CONTENT_TYPE]), (StatusCode::NOT_MODIFIED, &HeaderValue::from_static("application/x")));
+        assert!(!answer.headers().contains_key(header::CONTENT_LENGTH));
+    }
 }

@@ -236,6 +236,8 @@ impl Watcher {
 
     fn frame(&mut self, event: &Event) -> Bytes {
         let Some((kind, object)) = event.seen_by(&self.selection) else { return Bytes::new() };
+        // Ages in table rows are counted from the event, not from the watch's start.
+        self.writer.now = self.group.now();
         match self.writer.output.projection {
             Projection::Whole => object.frame(kind).unwrap_or_else(|| {
                 let mut out = BytesMut::with_capacity(object.weight());
