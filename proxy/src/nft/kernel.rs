@@ -1,0 +1,92 @@
+//! What `nft -j list table` printed → the ruleset that the kernel holds. Pure.
+
+use super::NftError;
+use super::layout::Layout;
+use super::names;
+use crate::ruleset::{Backend, Frontend, Key, Ruleset, Sticky, Value};
+use serde_json::Value as Json;
+
+/// `None`: another layout. Sticky chains come back with a timeout of 0, so that they are written again.
+pub fn parse(text: &str, layout: &Layout) -> Result<Option<Ruleset>, NftError> {
+    let unreadable = |what: String| NftError::Unreadable(what);
+    let json: Json = serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
+    let objects = json["nftables"].as_array().ok_or_else(|| unreadable("no list of objects".to_owned()))?;
+    let marker = layout.marker();
+    let mut ruleset = Ruleset::default();
+    let mut known_layout = false;
+    for object in objects {
+        if let Some(chain) = object["chain"]["name"].as_str() {
+            known_layout |= chain == marker;
+            add_sticky_chain(&mut ruleset, chain);
+        }
+        for container in [&object["map"], &object["set"]] {
+            let (Some(name), Some(elements)) = (container["name"].as_str(), container["elem"].as_array()) else {
+                continue;
+            };
+            if names::parse_sticky(name).is_some() {
+                continue; // Clients, which are the kernel's own.
+            }
+            for element in elements {
+                let (key, value) = pair(name, element).ok_or_else(|| unreadable(format!("{name}: {element}")))?;
+                ruleset.elements.insert(key, value);
+            }
+        }
+    }
+    // A frontend's chain that lost its endpoints is not something that a transaction of ours leaves.
+    let whole = ruleset.validate();
+    match (known_layout, whole) {
+        (false, _) => Ok(None),
+        (true, Ok(())) => Ok(Some(ruleset)),
+        (true, Err(what)) => Err(unreadable(what)),
+    }
+}
+
+fn add_sticky_chain(ruleset: &mut Ruleset, chain: &str) {
+    if let Some((frontend, backend)) = names::parse_sticky(chain) {
+        let unknown = || Sticky { timeout_s: 0, masquerade: false, backends: vec![] };
+        let sticky = ruleset.sticky.entry(frontend).or_insert_with(unknown);
+        sticky.backends.extend(backend);
+    }
+}
+
+fn pair(container: &str, element: &Json) -> Option<(Key, Value)> {
+    if container == names::HAIRPIN {
+        let ip = element["concat"][0].as_str()?.parse().ok()?;
+        return Some((Key::Hairpin(ip), Value::Present));
+    }
+    let (key, value) = (element[0]["concat"].as_array()?, &element[1]);
+    let (frontend, rest) = match container {
+        names::SERVICES | names::REFUSED | names::SLOTS => {
+            let (ip, protocol) = (key.first()?.as_str()?.parse().ok()?, names::protocol(key.get(1)?.as_str()?)?);
+            (Frontend::Address { ip, protocol, port: number(key.get(2)?)? }, key.get(3))
+        }
+        names::NODE_SERVICES | names::NODE_REFUSED | names::NODE_SLOTS => {
+            let protocol = names::protocol(key.first()?.as_str()?)?;
+            (Frontend::NodePort { protocol, port: number(key.get(1)?)? }, key.get(2))
+        }
+        _ => return None,
+    };
+    match container {
+        names::SLOTS | names::NODE_SLOTS => {
+            let backend =
+                Backend { ip: value["concat"][0].as_str()?.parse().ok()?, port: number(&value["concat"][1])? };
+            Some((Key::Slot(frontend, number(rest?)?), Value::Backend(backend)))
+        }
+        _ => Some((Key::Service(frontend), verdict(value)?)),
+    }
+}
+
+fn verdict(value: &Json) -> Option<Value> {
+    if value.get("drop").is_some() {
+        return Some(Value::Drop);
+    }
+    match value["goto"]["target"].as_str()? {
+        names::REFUSE_CHAIN => Some(Value::Refuse),
+        target if names::parse_sticky(target).is_some() => Some(Value::Sticky),
+        target => names::parse_spread(target).map(Value::Spread),
+    }
+}
+
+fn number(value: &Json) -> Option<u16> {
+    value.as_u64().and_then(|n| u16::try_from(n).ok())
+}

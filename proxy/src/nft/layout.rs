@@ -1,0 +1,118 @@
+//! The fixed part of the table: maps, hooks and the rules that do not depend on any Service.
+//!
+//! A table whose layout differs, because of other flags or another version, is replaced as a whole.
+
+use super::names;
+use std::fmt::Write;
+
+/// Marks packets to be masqueraded between the two NAT hooks; the bit that kube-proxy uses for the same.
+pub const MASQUERADE_MARK: u32 = 0x4000;
+/// Slot numbers are below this: the declared type of a map's key has to name some modulus.
+const SLOT_TYPE: &str = "numgen random mod 65536";
+
+/// What the fixed part depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub table: String,
+    pub service_cidr: String,
+    pub cluster_cidr: String,
+    /// Whether pods reach the world outside the cluster under this node's address.
+    pub masquerade_egress: bool,
+}
+
+impl Layout {
+    /// An empty chain whose name tells which layout the table has: FNV-1a of the text.
+    pub fn marker(&self) -> String {
+        let hash = self
+            .body()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        format!("layout_{hash:016x}")
+    }
+
+    /// The commands that replace the table by an empty one of this layout.
+    pub fn fresh(&self) -> String {
+        let table = &self.table;
+        // The first line lets the second succeed when there is no table yet.
+        format!(
+            "add table inet {table}\ndelete table inet {table}\ntable inet {table} {{\n  chain {} {{ }}\n{}}}\n",
+            self.marker(),
+            self.body()
+        )
+    }
+
+    fn body(&self) -> String {
+        let mut text = String::new();
+        let frontend = "ip daddr . meta l4proto . th dport";
+        let port = "meta l4proto . th dport";
+        for (name, key, value) in [
+            (names::SERVICES, frontend.to_owned(), "verdict"),
+            (names::NODE_SERVICES, port.to_owned(), "verdict"),
+            (names::REFUSED, frontend.to_owned(), "verdict"),
+            (names::NODE_REFUSED, port.to_owned(), "verdict"),
+            (names::SLOTS, format!("{frontend} . {SLOT_TYPE}"), "ip daddr . th dport"),
+            (names::NODE_SLOTS, format!("{port} . {SLOT_TYPE}"), "ip daddr . th dport"),
+        ] {
+            writeln!(text, "  map {name} {{ typeof {key} : {value}; }}").expect("writing to a string cannot fail");
+        }
+        let (services, cluster) = (&self.service_cidr, &self.cluster_cidr);
+        let to_node = "ip daddr != 127.0.0.0/8 fib daddr type local";
+        let egress = match self.masquerade_egress {
+            true => format!("    ip saddr {cluster} ip daddr != {cluster} masquerade\n"),
+            false => String::new(),
+        };
+        write!(
+            text,
+            "  set hairpin {{ typeof ip saddr . ip daddr; }}
+  chain refuse {{
+    meta l4proto tcp reject with tcp reset
+    reject
+  }}
+  chain refuse_without_endpoints {{
+    {frontend} vmap @refused
+    {to_node} {port} vmap @node_refused
+  }}
+  chain balance {{
+    {frontend} vmap @services
+    {to_node} {port} vmap @node_services
+  }}
+  chain refuse_prerouting {{ type filter hook prerouting priority dstnat - 10; jump refuse_without_endpoints; }}
+  chain refuse_output {{ type filter hook output priority -110; jump refuse_without_endpoints; }}
+  chain nat_prerouting {{ type nat hook prerouting priority dstnat; goto balance; }}
+  chain nat_output {{ type nat hook output priority -100; goto balance; }}
+  chain refuse_unknown_forward {{ type filter hook forward priority filter; ip daddr {services} goto refuse; }}
+  chain refuse_unknown_output {{
+    type filter hook output priority filter;
+    ip daddr {services} fib daddr type != local goto refuse
+  }}
+  chain nat_postrouting {{
+    type nat hook postrouting priority srcnat;
+    meta mark & {MASQUERADE_MARK:#x} != 0 meta mark set meta mark & {:#x} masquerade
+    ct status dnat ip saddr . ip daddr @hairpin masquerade
+    ct status dnat ct original ip daddr {services} ip saddr != {cluster} masquerade
+{egress}  }}
+",
+            !MASQUERADE_MARK,
+        )
+        .expect("writing to a string cannot fail");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_marker_tells_layouts_apart() {
+        let layout = Layout {
+            table: "gantry".to_owned(),
+            service_cidr: "10.96.0.0/16".to_owned(),
+            cluster_cidr: "10.244.0.0/16".to_owned(),
+            masquerade_egress: true,
+        };
+        assert_eq!(layout.marker(), layout.clone().marker());
+        assert_ne!(layout.marker(), Layout { masquerade_egress: false, ..layout.clone() }.marker());
+        assert_eq!(layout.marker(), Layout { table: "other".to_owned(), ..layout.clone() }.marker());
+    }
+}
