@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::{entropy, jittered};
 use crate::client::Client;
 use crate::error::ApiError;
-use election::{Action, Election, Lease, RENEW_MS, RETRY_MS};
+use election::{Action, Election, Lease, RETRY_MS};
 
 /// Competes for the lease `ns/name` until `cancel`; while this process holds it, `task` runs with a token that is
 /// cancelled when the lease is lost or given up. Returns once the task has ended and the lease is released.
@@ -62,7 +62,8 @@ impl Elector {
                 tracing::warn!(lease = self.name, "no longer leading");
                 work.await;
             }
-            self.release().await;
+            // Others wait for the lease to run out if this does not get through.
+            drop(tokio::time::timeout(Duration::from_secs(5), self.release()).await);
             if ended && cancel.is_cancelled() {
                 return;
             }
@@ -79,16 +80,15 @@ impl Elector {
 
     /// Returns once the lease can no longer be counted on.
     async fn renew(&mut self, leading: &CancellationToken) {
-        loop {
+        while self.election.holds_for_ms(self.clock.boottime_ms()) > 0 {
+            let left_ms = self.election.holds_for_ms(self.clock.boottime_ms());
             tokio::select! {
                 () = leading.cancelled() => return,
-                () = tokio::time::sleep(Duration::from_millis(RETRY_MS)) => {}
+                () = tokio::time::sleep(Duration::from_millis(RETRY_MS.min(left_ms))) => {}
             }
-            let left = self.election.holds_for_ms(self.clock.boottime_ms());
-            if left == 0 {
-                return;
-            }
-            let tried = tokio::time::timeout(Duration::from_millis(left.min(RENEW_MS)), self.attempt()).await;
+            let left_ms = self.election.holds_for_ms(self.clock.boottime_ms());
+            // An attempt that hangs must not outlast the lease.
+            let tried = tokio::time::timeout(Duration::from_millis(left_ms), self.attempt()).await;
             if tried.is_ok() && self.election.is_lost() {
                 return;
             }
@@ -139,8 +139,10 @@ impl Elector {
         if !self.election.give_up() {
             return;
         }
-        let patch = |version: &str| json!({"metadata": {"resourceVersion": version},
-            "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
+        let patch = |version: &str| {
+            json!({"metadata": {"resourceVersion": version},
+            "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
+        };
         let Ok(lease) = self.client.get::<Lease>(&kinds::LEASE, &self.ns, &self.name).await else { return };
         if lease.spec.holder_identity.as_deref() != Some(self.election.identity()) {
             return;

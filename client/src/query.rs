@@ -51,6 +51,9 @@ mod tests {
         check(&[], "");
         check(&[("labelSelector", "")], "");
         check(&[("labelSelector", "a in (b,c),d!=é")], "?labelSelector=a%20in%20%28b%2Cc%29%2Cd%21%3D%C3%A9");
-        check(&[("watch", "true"), ("fieldSelector", "spec.nodeName=n-1")], "?watch=true&fieldSelector=spec.nodeName%3Dn-1");
+        check(
+            &[("watch", "true"), ("fieldSelector", "spec.nodeName=n-1")],
+            "?watch=true&fieldSelector=spec.nodeName%3Dn-1",
+        );
     }
 }

@@ -11,7 +11,8 @@ use crate::options::List;
 
 /// The error that an answer outside 2xx stands for.
 pub(crate) fn failure(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
-    let retry_after_s = headers.get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+    let retry_after_s =
+        headers.get(http::header::RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     classify(read_status(code, body), retry_after_s)
 }
 
@@ -109,7 +110,9 @@ mod tests {
             assert!(expect(&error), "{code} {body}: {error:?}");
         };
         let status = |code: u16, reason: &str| {
-            format!(r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"m","reason":"{reason}","code":{code}}}"#)
+            format!(
+                r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"m","reason":"{reason}","code":{code}}}"#
+            )
         };
         check(404, &status(404, "NotFound"), ApiError::is_not_found);
         check(409, &status(409, "AlreadyExists"), ApiError::is_already_exists);

@@ -108,13 +108,7 @@ impl EventRecorder {
         Self::start(client, component.to_owned(), host.to_owned(), Arc::new(SystemClock), Some(metrics))
     }
 
-    fn start(
-        client: Client,
-        component: String,
-        host: String,
-        clock: Arc<dyn Clock>,
-        metrics: Option<Metrics>,
-    ) -> Self {
+    fn start(client: Client, component: String, host: String, clock: Arc<dyn Clock>, metrics: Option<Metrics>) -> Self {
         let (queue, ended) = (Arc::<Queue>::default(), CancellationToken::new());
         let writer = Writer { client, component, host, clock, metrics: metrics.clone(), correlator: Correlator::new() };
         tokio::spawn(writer.run(queue.clone(), ended.clone()));

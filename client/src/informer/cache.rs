@@ -66,7 +66,9 @@ impl<T: Object> Cache<T> {
     }
 
     pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<T>> {
-        let Some(members) = self.indexes.get(name).and_then(|index| index.members.get(value)) else { return Vec::new() };
+        let Some(members) = self.indexes.get(name).and_then(|index| index.members.get(value)) else {
+            return Vec::new();
+        };
         members.iter().filter_map(|id| self.objects.get(id).cloned()).collect()
     }
 

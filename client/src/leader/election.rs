@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Others may take a lease that was not renewed for this long.
 pub(super) const LEASE_S: u32 = 15;
 /// The holder stops counting on it after this long.
-pub(super) const RENEW_MS: u64 = 10_000;
+const RENEW_MS: u64 = 10_000;
 /// Between two attempts.
 pub(super) const RETRY_MS: u64 = 2_000;
 

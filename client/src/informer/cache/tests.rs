@@ -1,0 +1,101 @@
+//! The copy's changes, event by event and by relist, and that both lead to the same place.
+
+use gantry_apimachinery::meta::{Header, ObjectMeta};
+use proptest::prelude::*;
+
+use super::*;
+
+fn object(ns: &str, name: &str, uid: &str, version: u64) -> Header {
+    let metadata = ObjectMeta {
+        namespace: ns.into(),
+        name: name.into(),
+        uid: uid.into(),
+        resource_version: version.to_string(),
+        labels: BTreeMap::from([("parity".to_owned(), (version % 2).to_string())]),
+        ..ObjectMeta::default()
+    };
+    Header { metadata, ..Header::default() }
+}
+
+/// A change as text: `+name@version` new, `~name@version` different, `-name@version` gone.
+fn told(changes: &[Change<Header>]) -> Vec<String> {
+    let form = |sign: char, o: &Header| format!("{sign}{}@{}", o.metadata.name, o.metadata.resource_version);
+    changes
+        .iter()
+        .map(|change| match change {
+            Change::Applied { old: None, new } => form('+', new),
+            Change::Applied { old: Some(_), new } => form('~', new),
+            Change::Deleted(last) => form('-', last),
+            Change::Resync => "?".to_owned(),
+        })
+        .collect()
+}
+
+#[test]
+fn changes_follow_events() {
+    let mut cache = Cache::default();
+    assert_eq!(told(&cache.apply(object("n", "a", "u1", 1))), ["+a@1"]);
+    assert_eq!(told(&cache.apply(object("n", "a", "u1", 1))), Vec::<String>::new(), "the same version again");
+    assert_eq!(told(&cache.apply(object("n", "a", "u1", 2))), ["~a@2"]);
+    assert_eq!(told(&cache.apply(object("n", "a", "u2", 5))), ["-a@2", "+a@5"], "made again meanwhile");
+    assert_eq!(told(&cache.remove("n", "a", Some(object("n", "a", "u2", 6)))), ["-a@6"], "its last state");
+    assert_eq!(told(&cache.remove("n", "a", None)), Vec::<String>::new());
+}
+
+#[test]
+fn a_list_becomes_the_difference() {
+    let mut cache = Cache::default();
+    for name in ["a", "b", "c"] {
+        cache.apply(object("n", name, name, 1));
+    }
+    let listed = vec![object("n", "b", "b", 1), object("n", "c", "c", 4), object("n", "d", "d", 3)];
+    assert_eq!(told(&cache.replace(listed)), ["-a@1", "~c@4", "+d@3"]);
+    assert_eq!(cache.len(), 3);
+}
+
+#[test]
+fn indexes_and_namespaces_follow() {
+    let mut cache = Cache::default();
+    cache.apply(object("n", "before", "1", 1));
+    cache.add_index("parity", Arc::new(|o: &Header| o.metadata.labels.values().cloned().collect()));
+    cache.apply(object("n", "b", "2", 3));
+    cache.apply(object("n-1", "c", "3", 2));
+    let names = |list: Vec<Arc<Header>>| list.iter().map(|o| o.metadata.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(cache.by_index("parity", "1")), ["b", "before"]);
+    assert_eq!(names(cache.list_namespace("n")), ["b", "before"]);
+    cache.apply(object("n", "b", "2", 4));
+    assert_eq!(names(cache.by_index("parity", "1")), ["before"]);
+    assert_eq!(names(cache.by_index("parity", "0")), ["c", "b"], "as keys sort: n-1/c, n/b");
+    cache.remove("n-1", "c", None);
+    assert_eq!(names(cache.by_index("parity", "0")), ["b"]);
+    assert!(cache.by_index("other", "0").is_empty());
+}
+
+proptest! {
+    /// A subscriber that follows the changes of any list holds what the list holds.
+    #[test]
+    fn following_a_relist_gives_the_list(
+        before in proptest::collection::btree_map(0..6_u8, (0..2_u8, 1..4_u64), 0..6),
+        after in proptest::collection::btree_map(0..6_u8, (0..2_u8, 4..8_u64), 0..6),
+    ) {
+        let objects = |state: &BTreeMap<u8, (u8, u64)>| -> Vec<Header> {
+            state.iter().map(|(n, (uid, v))| object("n", &n.to_string(), &format!("{n}{uid}"), *v)).collect()
+        };
+        let mut cache = Cache::default();
+        let mut followed = BTreeMap::new();
+        for changes in [cache.replace(objects(&before)), cache.replace(objects(&after))] {
+            for change in changes {
+                match change {
+                    Change::Applied { old, new } => {
+                        let was = followed.insert(new.metadata.name.clone(), new.clone());
+                        prop_assert_eq!(was, old);
+                    }
+                    Change::Deleted(last) => { prop_assert!(followed.remove(&last.metadata.name).is_some()); }
+                    Change::Resync => prop_assert!(false),
+                }
+            }
+        }
+        let held: Vec<Header> = followed.values().map(|o| (**o).clone()).collect();
+        prop_assert_eq!(held, objects(&after));
+    }
+}
