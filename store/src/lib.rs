@@ -3,10 +3,13 @@
 //! This crate knows keys, values and revisions. It never knows a Kubernetes kind, JSON or HTTP.
 
 mod api;
+mod codec;
 mod hub;
 mod limits;
 mod mem;
 mod mvcc;
+mod raft;
+mod wal;
 
 pub use api::{
     Compare, CompareTarget, Event, EventKind, KeyValue, Op, OpReply, RangeReply, RangeRequest, Revision, Store,

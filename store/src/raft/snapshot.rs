@@ -1,0 +1,309 @@
+//! Snapshot files: a whole state with its history, in frames with checksums. A file appears under its name only when it
+//! is whole and durable. It decides nothing about when.
+//!
+//! ```text
+//! "GNTRYSNP" | version u8 | 7 zero | frames: length u32 | crc32 u32 | items
+//! item: 1 head (raft's metadata, the state's base) | 2 key | 3 commit | 4 end (keys, commits)
+//! ```
+
+use super::types::{self, Meta};
+use crate::api::{KeyValue, Op, Revision};
+use crate::codec::{self, DecodeError, Reader, put_bytes, put_u64};
+use crate::mvcc::{Base, Builder, Mark, Mvcc};
+use crate::wal::sync_dir;
+use bytes::{BufMut, Bytes};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const VERSION: u8 = 1;
+const MAGIC: &[u8; 8] = b"GNTRYSNP";
+/// Items are gathered into a frame until it has this many bytes.
+const FRAME_BYTES: usize = 1 << 20;
+const MAX_FRAME_BYTES: usize = 256 << 20;
+const HEAD: u8 = 1;
+const KEY: u8 = 2;
+const COMMIT: u8 = 3;
+const END: u8 = 4;
+
+/// Why a snapshot cannot be used. A person acts, or the leader sends another.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error("{path} cannot be used", path = .path.display())]
+    Io { path: PathBuf, #[source] source: io::Error },
+    #[error("{path} is damaged: {what}", path = .path.display())]
+    Damaged { path: PathBuf, what: String },
+    #[error("{path} has format version {found}, this build reads version {VERSION}", path = .path.display())]
+    Version { path: PathBuf, found: u8 },
+}
+
+/// An open snapshot file. The file stays readable while this exists, also after a newer one has replaced it.
+#[derive(Clone, Debug)]
+pub struct SnapshotFile {
+    pub file: Arc<File>,
+    pub path: PathBuf,
+    pub bytes: u64,
+}
+
+/// The directory of one group's snapshots: one current file, and temporary ones that an opening removes.
+#[derive(Clone, Debug)]
+pub struct SnapshotDir {
+    dir: PathBuf,
+}
+
+impl SnapshotDir {
+    /// Opens the directory and reads the newest snapshot in it, if there is one.
+    pub fn open(dir: &Path) -> Result<(Self, Option<(Meta, Mvcc, SnapshotFile)>), SnapshotError> {
+        let at = |source| SnapshotError::Io { path: dir.to_owned(), source };
+        std::fs::create_dir_all(dir).map_err(at)?;
+        let mut names = Vec::new();
+        for file in std::fs::read_dir(dir).map_err(at)? {
+            let path = file.map_err(at)?.path();
+            match path.extension().and_then(|e| e.to_str()) {
+                Some("snap") => names.push(path),
+                Some("tmp") => std::fs::remove_file(&path).map_err(at)?,
+                _ => {}
+            }
+        }
+        names.sort();
+        let this = Self { dir: dir.to_owned() };
+        let Some(newest) = names.pop() else { return Ok((this, None)) };
+        let file = SnapshotFile::open(&newest)?;
+        let (meta, mvcc) = file.read()?;
+        this.remove_others(&newest);
+        Ok((this, Some((meta, mvcc, file))))
+    }
+
+    /// Writes a snapshot and makes it the current one. Blocks.
+    pub fn write(&self, meta: &Meta, mvcc: &Mvcc) -> Result<SnapshotFile, SnapshotError> {
+        let mut temporary = self.temporary("build")?;
+        let path = temporary.path.clone();
+        write_to(&temporary.file, meta, mvcc).map_err(|source| SnapshotError::Io { path, source })?;
+        self.promote(&mut temporary, meta)?;
+        Ok(temporary)
+    }
+
+    /// A new empty file to receive a snapshot in.
+    pub fn temporary(&self, what: &str) -> Result<SnapshotFile, SnapshotError> {
+        let path = self.dir.join(format!("{what}.tmp"));
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = Arc::new(file.map_err(|source| SnapshotError::Io { path: path.clone(), source })?);
+        Ok(SnapshotFile { file, path, bytes: 0 })
+    }
+
+    /// Makes a complete file the current snapshot: durable, renamed, and alone.
+    pub fn promote(&self, file: &mut SnapshotFile, meta: &Meta) -> Result<(), SnapshotError> {
+        let index = meta.last_log_id.map_or(0, |id| id.index);
+        let path = self.dir.join(format!("{index:016x}.snap"));
+        let done = file.file.sync_all().and_then(|()| std::fs::rename(&file.path, &path)).and_then(|()| sync_dir(&self.dir));
+        done.map_err(|source| SnapshotError::Io { path: path.clone(), source })?;
+        file.path = path;
+        file.bytes = file.file.metadata().map(|m| m.len()).unwrap_or(file.bytes);
+        self.remove_others(&file.path);
+        Ok(())
+    }
+
+    fn remove_others(&self, keep: &Path) {
+        let Ok(files) = std::fs::read_dir(&self.dir) else { return };
+        for path in files.flatten().map(|file| file.path()) {
+            if path != keep
+                && path.extension().is_some_and(|e| e == "snap")
+                && let Err(error) = std::fs::remove_file(&path)
+            {
+                tracing::warn!(path = %path.display(), %error, "an old snapshot cannot be removed");
+            }
+        }
+    }
+}
+
+/// Gathers items into frames.
+struct Frames<W> {
+    out: W,
+    frame: Vec<u8>,
+}
+
+impl<W: Write> Frames<W> {
+    fn item(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        put(&mut self.frame);
+        if self.frame.len() >= FRAME_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&(self.frame.len() as u32).to_le_bytes())?;
+        self.out.write_all(&crc32fast::hash(&self.frame).to_le_bytes())?;
+        self.out.write_all(&self.frame)?;
+        self.frame.clear();
+        Ok(())
+    }
+}
+
+fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
+    let mut frames = Frames { out: BufWriter::new(file), frame: Vec::new() };
+    frames.out.write_all(MAGIC)?;
+    frames.out.write_all(&[VERSION, 0, 0, 0, 0, 0, 0, 0])?;
+    frames.item(|out| {
+        out.put_u8(HEAD);
+        types::put_meta(out, meta);
+        put_base(out, &mvcc.base());
+    })?;
+    let mut keys = 0;
+    let mut result = Ok(());
+    mvcc.each_base_key(|kv| {
+        if result.is_ok() {
+            keys += 1;
+            result = frames.item(|out| put_key(out, kv));
+        }
+    });
+    result?;
+    for commit in mvcc.commits() {
+        frames.item(|out| {
+            out.put_u8(COMMIT);
+            out.put_u64_le(commit.hash);
+            put_u64(out, commit.changes.len() as u64);
+            for change in &commit.changes {
+                let key = change.kv.key.clone();
+                let put = || Op::Put { key: key.clone(), value: change.kv.value.clone() };
+                codec::put_op(out, &if change.deleted { Op::Delete { key: key.clone() } } else { put() });
+            }
+        })?;
+    }
+    frames.item(|out| {
+        out.put_u8(END);
+        put_u64(out, keys);
+        put_u64(out, mvcc.commits().len() as u64);
+    })?;
+    frames.flush()?;
+    frames.out.flush()
+}
+
+fn put_key(out: &mut Vec<u8>, kv: &KeyValue) {
+    out.put_u8(KEY);
+    put_bytes(out, &kv.key);
+    put_bytes(out, &kv.value);
+    put_u64(out, kv.create_revision.0);
+    put_u64(out, kv.mod_revision.0);
+    put_u64(out, kv.version);
+}
+
+fn put_base(out: &mut Vec<u8>, base: &Base) {
+    put_u64(out, base.compacted);
+    put_u64(out, base.hash);
+    put_u64(out, base.time_ms);
+    put_u64(out, base.marks.len() as u64);
+    for mark in &base.marks {
+        put_u64(out, mark.time_ms);
+        put_u64(out, mark.revision);
+    }
+}
+
+fn base(from: &mut Reader) -> Result<Base, DecodeError> {
+    let mut base = Base { compacted: from.u64()?, hash: from.u64()?, time_ms: from.u64()?, marks: Vec::new() };
+    for _ in 0..from.len()? {
+        base.marks.push(Mark { time_ms: from.u64()?, revision: from.u64()? });
+    }
+    Ok(base)
+}
+
+fn key(from: &mut Reader) -> Result<KeyValue, DecodeError> {
+    Ok(KeyValue {
+        key: from.bytes()?,
+        value: from.bytes()?,
+        create_revision: Revision(from.u64()?),
+        mod_revision: Revision(from.u64()?),
+        version: from.u64()?,
+    })
+}
+
+/// What has been read of a snapshot.
+#[derive(Default)]
+struct Loading {
+    builder: Option<(Meta, Builder)>,
+    keys: u64,
+    commits: u64,
+    ended: bool,
+}
+
+impl Loading {
+    /// Takes one item; `Ok(Some)` says what is wrong with an item that decodes.
+    fn item(&mut self, from: &mut Reader) -> Result<Option<&'static str>, DecodeError> {
+        let tag = from.u8()?;
+        if self.ended {
+            return Ok(Some("items after the end"));
+        }
+        match (tag, &mut self.builder) {
+            (HEAD, None) => self.builder = Some((types::meta(from)?, Builder::new(base(from)?))),
+            (KEY, Some((_, builder))) => {
+                builder.key(key(from)?);
+                self.keys += 1;
+            }
+            (COMMIT, Some((_, builder))) => {
+                let hash = from.u64_le()?;
+                builder.commit(&codec::ops(from)?, hash);
+                self.commits += 1;
+            }
+            (END, Some(_)) => {
+                self.ended = true;
+                if (from.u64()?, from.u64()?) != (self.keys, self.commits) {
+                    return Ok(Some("the end names another number of items"));
+                }
+            }
+            _ => return Err(DecodeError::Tag { what: "snapshot item", tag }),
+        }
+        Ok(None)
+    }
+}
+
+impl SnapshotFile {
+    pub fn open(path: &Path) -> Result<Self, SnapshotError> {
+        let at = |source| SnapshotError::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(at)?;
+        let bytes = file.metadata().map_err(at)?.len();
+        Ok(Self { file: Arc::new(file), path: path.to_owned(), bytes })
+    }
+
+    /// Reads and checks the whole file. Blocks.
+    pub fn read(&self) -> Result<(Meta, Mvcc), SnapshotError> {
+        let damaged = |what: String| SnapshotError::Damaged { path: self.path.clone(), what };
+        let at = |source| SnapshotError::Io { path: self.path.clone(), source };
+        let mut from = BufReader::with_capacity(1 << 20, &*self.file);
+        from.rewind().map_err(at)?;
+        let mut head = [0; 16];
+        from.read_exact(&mut head).map_err(|_| damaged("it ends in its header".into()))?;
+        if &head[..8] != MAGIC {
+            return Err(damaged("it is not a snapshot".into()));
+        }
+        if head[8] != VERSION {
+            return Err(SnapshotError::Version { path: self.path.clone(), found: head[8] });
+        }
+        let mut loading = Loading::default();
+        while !loading.ended {
+            let frame = read_frame(&mut from).map_err(|error| damaged(error.to_string()))?;
+            let mut items = Reader::new(frame);
+            while !items.is_empty() {
+                let wrong = loading.item(&mut items).map_err(|error| damaged(error.to_string()))?;
+                if let Some(wrong) = wrong {
+                    return Err(damaged(wrong.into()));
+                }
+            }
+        }
+        let (meta, builder) = loading.builder.ok_or_else(|| damaged("it has no head".into()))?;
+        Ok((meta, builder.finish()))
+    }
+}
+
+fn read_frame(from: &mut impl Read) -> io::Result<Bytes> {
+    let mut head = [0; 8];
+    from.read_exact(&mut head)?;
+    let word = |i: usize| u32::from_le_bytes(head[i..i + 4].try_into().expect("4 bytes"));
+    let len = word(0) as usize;
+    if len > MAX_FRAME_BYTES {
+        return Err(io::Error::other("a frame's length is out of range"));
+    }
+    let mut frame = vec![0; len];
+    from.read_exact(&mut frame)?;
+    if crc32fast::hash(&frame) != word(4) {
+        return Err(io::Error::other("a frame does not match its checksum"));
+    }
+    Ok(frame.into())
+}

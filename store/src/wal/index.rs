@@ -1,0 +1,163 @@
+//! Where each entry is: in memory, in which segment, or gone. It does no I/O but the reads of `Source::load`.
+
+use crate::raft::types::{self, LogId, RaftEntry, Vote};
+use bytes::Bytes;
+use openraft::EntryPayload;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// An entry's payload on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    pub segment: u64,
+    pub at: u32,
+    pub len: u32,
+}
+
+#[derive(Default)]
+pub struct Index {
+    pub vote: Option<Vote>,
+    pub committed: Option<LogId>,
+    pub purged: Option<LogId>,
+    /// The last entry, staged or written.
+    pub last: Option<LogId>,
+    /// The index of `written`'s first entry.
+    pub first: u64,
+    pub written: VecDeque<Location>,
+    pub segments: BTreeMap<u64, Arc<File>>,
+    staged: BTreeMap<u64, (RaftEntry, usize)>,
+    staged_bytes: usize,
+    /// Log ids of the first entry of each run of one leader, so that `last` can step back.
+    leaders: BTreeMap<u64, LogId>,
+    /// Entries up to this index are durable, so their copies in memory may go.
+    pub durable: u64,
+}
+
+/// Where to get an entry from, without holding the index.
+pub enum Source {
+    Memory(Box<RaftEntry>, usize),
+    Disk(Arc<File>, Location),
+}
+
+impl Source {
+    pub fn load(self) -> io::Result<(RaftEntry, usize)> {
+        match self {
+            Self::Memory(entry, len) => Ok((*entry, len)),
+            Self::Disk(file, location) => {
+                let mut payload = vec![0; location.len as usize];
+                file.read_exact_at(&mut payload, u64::from(location.at))?;
+                let entry = types::decode_entry(Bytes::from(payload)).map_err(io::Error::other)?;
+                Ok((entry, location.len as usize))
+            }
+        }
+    }
+}
+
+impl Index {
+    /// Keeps entries readable from now on.
+    pub fn stage(&mut self, entries: &[RaftEntry]) {
+        for entry in entries {
+            let len = weight(entry);
+            self.note(entry.log_id);
+            self.staged.insert(entry.log_id.index, (entry.clone(), len));
+            self.staged_bytes += len;
+        }
+    }
+
+    /// Takes note of the log's next entry.
+    pub fn note(&mut self, id: LogId) {
+        if self.last.is_none_or(|last| last.leader_id != id.leader_id) {
+            self.leaders.insert(id.index, id);
+        }
+        self.last = Some(id);
+    }
+
+    /// Drops entries after `last` from memory.
+    pub fn unstage_after(&mut self, last: Option<u64>) {
+        let first_void = last.map_or(0, |last| last + 1);
+        for (_, (_, len)) in self.staged.split_off(&first_void) {
+            self.staged_bytes -= len;
+        }
+        self.leaders.split_off(&first_void);
+        let before = self.leaders.last_key_value().map(|(_, id)| *id);
+        self.last = match (before, last) {
+            (Some(run), Some(index)) => Some(LogId { index, ..run }),
+            _ => self.purged,
+        };
+    }
+
+    /// Drops entries after `last` from the written ones.
+    pub fn unwrite_after(&mut self, last: Option<u64>) {
+        let keep = last.map_or(0, |last| (last + 1).saturating_sub(self.first));
+        self.written.truncate(usize::try_from(keep).unwrap_or(usize::MAX));
+        self.durable = self.durable.min(last.unwrap_or(0));
+    }
+
+    /// Drops entries up to `upto`.
+    pub fn purge(&mut self, upto: LogId) {
+        self.purged = self.purged.max(Some(upto));
+        let gone = (upto.index + 1).saturating_sub(self.first).min(self.written.len() as u64);
+        self.written.drain(..gone as usize);
+        self.first = self.first.max(upto.index + 1);
+        let kept = self.staged.split_off(&(upto.index + 1));
+        for (_, (_, len)) in std::mem::replace(&mut self.staged, kept) {
+            self.staged_bytes -= len;
+        }
+        // The run that `upto` is part of goes on after it.
+        let run = self.leaders.range(..=upto.index).next_back().map(|(_, id)| *id);
+        self.leaders = self.leaders.split_off(&(upto.index + 1));
+        match (self.last, run) {
+            (Some(last), Some(run)) if last.index > upto.index => {
+                self.leaders.entry(upto.index + 1).or_insert(LogId { index: upto.index + 1, ..run });
+            }
+            (Some(last), _) if last.index > upto.index => {}
+            _ => self.last = None,
+        }
+    }
+
+    /// An entry is in its segment now.
+    pub fn wrote(&mut self, index: u64, location: Location) {
+        if self.written.is_empty() {
+            self.first = index;
+        }
+        debug_assert_eq!(index, self.first + self.written.len() as u64, "entries are written in order");
+        self.written.push_back(location);
+    }
+
+    /// Entries up to `durable` can be read from disk: keeps the newest `cache_bytes` of them in memory.
+    pub fn evict(&mut self, durable: u64, cache_bytes: usize) {
+        self.durable = self.durable.max(durable);
+        while self.staged_bytes > cache_bytes
+            && let Some(oldest) = self.staged.first_entry()
+            && *oldest.key() <= self.durable
+        {
+            self.staged_bytes -= oldest.remove().1;
+        }
+    }
+
+    pub fn source(&self, index: u64) -> Option<Source> {
+        if let Some((entry, len)) = self.staged.get(&index) {
+            return Some(Source::Memory(Box::new(entry.clone()), *len));
+        }
+        let location = *self.written.get(usize::try_from(index.checked_sub(self.first)?).ok()?)?;
+        Some(Source::Disk(self.segments.get(&location.segment)?.clone(), location))
+    }
+
+    pub fn bytes_after(&self, index: u64) -> u64 {
+        let skip = usize::try_from((index + 1).saturating_sub(self.first)).unwrap_or(usize::MAX);
+        self.written.iter().skip(skip).map(|location| u64::from(location.len)).sum()
+    }
+}
+
+/// About what an entry takes in memory.
+fn weight(entry: &RaftEntry) -> usize {
+    let EntryPayload::Normal(proposal) = &entry.payload else { return 100 };
+    let size = |command: &crate::mvcc::Command| match command {
+        crate::mvcc::Command::Txn(txn) => crate::limits::size(txn) + 100,
+        crate::mvcc::Command::Compact(_) => 100,
+    };
+    proposal.0.commands.iter().map(size).sum::<usize>() + 100
+}

@@ -1,0 +1,191 @@
+//! Opens a log: reads every segment, cuts off what was never acknowledged, and refuses what is damaged. It never repairs.
+
+use super::index::{Index, Location};
+use super::record::{self, HeaderError, Kind, Scan, State, Tail};
+use super::writer::{Segment, Writer, segment_name, sync_dir, write_zeros};
+use super::WalConfig;
+use crate::codec::{DecodeError, Reader};
+use crate::raft::types::{self, LogId};
+use bytes::Bytes;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why a log cannot be opened. A person acts.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{path} cannot be used", path = .path.display())]
+    Io { path: PathBuf, #[source] source: io::Error },
+    #[error("{path} is in use by another process", path = .path.display())]
+    InUse { path: PathBuf },
+    #[error("{path} is damaged at byte {at}: a record that was durable does not match its checksum", path = .path.display())]
+    Damaged { path: PathBuf, at: u32 },
+    #[error("{path} is damaged", path = .path.display())]
+    Header { path: PathBuf, #[source] source: HeaderError },
+    #[error("{path} holds a record at byte {at} that this build does not understand", path = .path.display())]
+    Record { path: PathBuf, at: u32, #[source] source: DecodeError },
+    #[error("{path} does not follow the segment before it: one is missing", path = .path.display())]
+    MissingSegment { path: PathBuf },
+    #[error("{path} holds entry {found} where entry {expected} belongs", path = .path.display())]
+    Gap { path: PathBuf, found: u64, expected: u64 },
+    #[error("the log's writer thread cannot be started")]
+    Thread(#[source] io::Error),
+}
+
+trait At<T> {
+    fn at(self, path: &Path) -> Result<T, OpenError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, path: &Path) -> Result<T, OpenError> {
+        self.map_err(|source| OpenError::Io { path: path.to_owned(), source })
+    }
+}
+
+pub fn open(dir: &Path, config: WalConfig) -> Result<(Writer, Index), OpenError> {
+    std::fs::create_dir_all(dir).at(dir)?;
+    let lock = lock(dir)?;
+    let mut found = Recovered::default();
+    let sequences = sequences(dir)?;
+    for (i, &sequence) in sequences.iter().enumerate() {
+        if i > 0 && sequences[i - 1] + 1 != sequence {
+            return Err(OpenError::MissingSegment { path: dir.join(segment_name(sequence)) });
+        }
+        found.read_segment(dir, sequence, i + 1 == sequences.len())?;
+    }
+    found.check_start(dir)?;
+    let next = sequences.last().map_or(1, |last| last + 1);
+    let segment = match found.segment {
+        Some(segment) => segment,
+        // Nothing in the last one was ever acknowledged, so its name is free again.
+        None => Segment::create(dir, if found.last_is_void { next - 1 } else { next }).at(dir)?,
+    };
+    let mut index = found.index;
+    index.segments.insert(segment.sequence, segment.file.clone());
+    let writer = Writer {
+        dir: dir.to_owned(),
+        config,
+        segment,
+        full: found.full,
+        last_index: found.last_index,
+        committed: index.committed,
+        pending: Vec::new(),
+        pending_entries: Vec::new(),
+        _lock: lock,
+    };
+    Ok((writer, index))
+}
+
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let path = dir.join("lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).at(&path)?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { path: dir.to_owned() }),
+        Err(error) => Err(error.into()).at(&path),
+    }
+}
+
+fn sequences(dir: &Path) -> Result<Vec<u64>, OpenError> {
+    let mut sequences = Vec::new();
+    for file in std::fs::read_dir(dir).at(dir)? {
+        let name = file.at(dir)?.file_name();
+        let sequence = name.to_str().and_then(|name| name.strip_suffix(".wal"));
+        sequences.extend(sequence.and_then(|hex| u64::from_str_radix(hex, 16).ok()));
+    }
+    sequences.sort_unstable();
+    Ok(sequences)
+}
+
+#[derive(Default)]
+struct Recovered {
+    index: Index,
+    full: Vec<(u64, u64)>,
+    last_index: u64,
+    /// The last segment, if it goes on.
+    segment: Option<Segment>,
+    last_is_void: bool,
+}
+
+impl Recovered {
+    fn read_segment(&mut self, dir: &Path, sequence: u64, is_last: bool) -> Result<(), OpenError> {
+        let path = dir.join(segment_name(sequence));
+        let bytes = Bytes::from(std::fs::read(&path).at(&path)?);
+        match record::check_header(&bytes, sequence) {
+            Ok(()) => {}
+            Err(HeaderError::Torn) if is_last && !record::holds_durable_records(&bytes, sequence) => {
+                self.last_is_void = true;
+                return Ok(());
+            }
+            Err(source) => return Err(OpenError::Header { path, source }),
+        }
+        let scan = record::scan(&bytes, sequence);
+        if scan.tail == Tail::Damaged || (scan.tail == Tail::Torn && !is_last) {
+            return Err(OpenError::Damaged { path, at: scan.end });
+        }
+        let file = OpenOptions::new().read(true).write(true).open(&path).at(&path)?;
+        self.replay(&path, &bytes, sequence, &scan)?;
+        if scan.tail == Tail::Torn {
+            tracing::warn!(path = %path.display(), at = scan.end, "cut off an unfinished write at the end of the log");
+            write_zeros(&file, u64::from(scan.end), bytes.len() as u64).at(&path)?;
+        }
+        let file = Arc::new(file);
+        self.index.segments.insert(sequence, file.clone());
+        if is_last {
+            // What was read may only be in the page cache: durable from here on, and zeros stay zeros.
+            file.sync_data().at(&path)?;
+            sync_dir(dir).at(dir)?;
+            let end = u64::from(scan.end);
+            self.segment = Some(Segment { sequence, file, at: end, durable: end, zeroed: bytes.len() as u64 });
+        } else {
+            self.full.push((sequence, self.last_index));
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, path: &Path, bytes: &Bytes, sequence: u64, scan: &Scan) -> Result<(), OpenError> {
+        for found in &scan.records {
+            let payload = bytes.slice(found.at as usize..(found.at + found.len) as usize);
+            let undecodable = |source| OpenError::Record { path: path.to_owned(), at: found.at, source };
+            if found.kind == Kind::Entry {
+                let id = types::log_id(&mut Reader::new(payload)).map_err(undecodable)?;
+                self.entry(path, id, Location { segment: sequence, at: found.at, len: found.len })?;
+                continue;
+            }
+            match State::decode(found.kind, payload).map_err(undecodable)? {
+                Some(State::Vote(vote)) => self.index.vote = Some(vote),
+                Some(State::Committed(committed)) => self.index.committed = self.index.committed.max(committed),
+                Some(State::Purge(upto)) => self.index.purge(upto),
+                Some(State::Truncate(last)) => {
+                    self.index.unstage_after(last.map(|id| id.index));
+                    self.index.unwrite_after(last.map(|id| id.index));
+                    self.last_index = last.map_or(0, |id| id.index);
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_start(&self, dir: &Path) -> Result<(), OpenError> {
+        let expected = self.index.purged.map_or(0, |purged| purged.index + 1);
+        if self.index.written.is_empty() || self.index.first == expected {
+            return Ok(());
+        }
+        Err(OpenError::Gap { path: dir.to_owned(), found: self.index.first, expected })
+    }
+
+    fn entry(&mut self, path: &Path, id: LogId, location: Location) -> Result<(), OpenError> {
+        // The oldest segment may start anywhere: `check_start` sees whether what came before is purged.
+        let expected = self.index.last.map_or(id.index, |last| last.index + 1);
+        if id.index != expected {
+            return Err(OpenError::Gap { path: path.to_owned(), found: id.index, expected });
+        }
+        self.index.note(id);
+        self.index.wrote(id.index, location);
+        self.index.durable = id.index;
+        self.last_index = id.index;
+        Ok(())
+    }
+}

@@ -1,0 +1,295 @@
+//! The log's bytes: a segment's header, its records, and what a scan of them means after a crash. No file is touched here.
+//!
+//! A segment is a 32-byte header and then records, each 8-byte aligned, up to the zeros that were written ahead:
+//!
+//! ```text
+//! header: "GNTRYWAL" | version u8 | 3 zero | crc32 u32 of (version, sequence) | sequence u64 | 8 zero
+//! record: crc32 u32 of (sequence, all that follows) | length u32 | durable u32 | kind u8 | 3 zero | payload | padding
+//! ```
+//!
+//! `durable` is how far the segment was on disk when the record was written. It tells a torn tail (never acknowledged, cut
+//! off) from damage (acknowledged, refused): damage is a bad record that a later record knows to have been durable.
+
+use crate::codec::{DecodeError, Reader};
+use crate::raft::types::{self, LogId, Vote};
+use bytes::Bytes;
+use std::ops::Range;
+
+pub const VERSION: u8 = 1;
+pub const SEGMENT_HEADER: usize = 32;
+pub const RECORD_HEADER: usize = 16;
+const MAGIC: &[u8; 8] = b"GNTRYWAL";
+const ALIGN: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Entry = 1,
+    Vote = 2,
+    /// Entries after this log id are void.
+    Truncate = 3,
+    /// Entries up to this log id are in a snapshot.
+    Purge = 4,
+    /// Everything up to this log id is committed. Never waited for.
+    Committed = 5,
+}
+
+impl Kind {
+    fn from_u8(kind: u8) -> Option<Self> {
+        [Self::Entry, Self::Vote, Self::Truncate, Self::Purge, Self::Committed].into_iter().find(|k| *k as u8 == kind)
+    }
+}
+
+/// A record as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub kind: Kind,
+    /// Where its payload is in the segment.
+    pub at: u32,
+    pub len: u32,
+}
+
+/// What a record other than an entry says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    Vote(Vote),
+    Truncate(Option<LogId>),
+    Purge(LogId),
+    Committed(Option<LogId>),
+}
+
+impl State {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Vote(_) => Kind::Vote,
+            Self::Truncate(_) => Kind::Truncate,
+            Self::Purge(_) => Kind::Purge,
+            Self::Committed(_) => Kind::Committed,
+        }
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Self::Vote(vote) => types::put_vote(&mut out, vote),
+            Self::Purge(id) => types::put_log_id(&mut out, id),
+            Self::Truncate(id) | Self::Committed(id) => types::put_option(&mut out, id.as_ref(), types::put_log_id),
+        }
+        out
+    }
+
+    /// `None` for an entry.
+    pub fn decode(kind: Kind, payload: Bytes) -> Result<Option<Self>, DecodeError> {
+        let mut from = Reader::new(payload);
+        let state = match kind {
+            Kind::Entry => return Ok(None),
+            Kind::Vote => Self::Vote(types::vote(&mut from)?),
+            Kind::Purge => Self::Purge(types::log_id(&mut from)?),
+            Kind::Truncate => Self::Truncate(types::option(&mut from, types::log_id)?),
+            Kind::Committed => Self::Committed(types::option(&mut from, types::log_id)?),
+        };
+        from.end()?;
+        Ok(Some(state))
+    }
+}
+
+pub fn segment_header(sequence: u64) -> [u8; SEGMENT_HEADER] {
+    let mut header = [0; SEGMENT_HEADER];
+    header[..8].copy_from_slice(MAGIC);
+    header[8] = VERSION;
+    header[12..16].copy_from_slice(&header_crc(VERSION, sequence).to_le_bytes());
+    header[16..24].copy_from_slice(&sequence.to_le_bytes());
+    header
+}
+
+fn header_crc(version: u8, sequence: u64) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&[version]);
+    crc.update(&sequence.to_le_bytes());
+    crc.finalize()
+}
+
+/// Appends one record to `out`, which starts at an aligned offset, and returns where its payload is in `out`.
+pub fn put(
+    out: &mut Vec<u8>,
+    sequence: u64,
+    durable: u32,
+    kind: Kind,
+    payload: impl FnOnce(&mut Vec<u8>),
+) -> Range<usize> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&durable.to_le_bytes());
+    out.extend_from_slice(&[kind as u8, 0, 0, 0]);
+    payload(out);
+    let len = (out.len() - start - RECORD_HEADER) as u32;
+    out[start + 4..start + 8].copy_from_slice(&len.to_le_bytes());
+    let crc = record_crc(sequence, &out[start + 4..]);
+    out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+    let end = out.len();
+    out.resize(end.next_multiple_of(ALIGN), 0);
+    start + RECORD_HEADER..end
+}
+
+/// The room that a record with this payload takes.
+fn size(payload: usize) -> usize {
+    (RECORD_HEADER + payload).next_multiple_of(ALIGN)
+}
+
+fn record_crc(sequence: u64, rest: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&sequence.to_le_bytes());
+    crc.update(rest);
+    crc.finalize()
+}
+
+/// Whether a segment whose header is unreadable holds records that had been durable.
+pub fn holds_durable_records(bytes: &[u8], sequence: u64) -> bool {
+    later_record_vouches_for(bytes, sequence, SEGMENT_HEADER - ALIGN)
+}
+
+/// What is in a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Scan {
+    pub records: Vec<Found>,
+    /// Where the next record goes.
+    pub end: u32,
+    pub tail: Tail,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// Zeros, or nothing.
+    Clean,
+    /// Bytes of records that were never acknowledged.
+    Torn,
+    /// A record at `end` is damaged although it had been durable.
+    Damaged,
+}
+
+/// Why a segment cannot be read at all.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    #[error("the header is torn or not one of a log segment")]
+    Torn,
+    #[error("the format version is {0}, this build reads version {VERSION}")]
+    Version(u8),
+    #[error("the header names sequence {0}")]
+    Sequence(u64),
+}
+
+pub fn check_header(bytes: &[u8], sequence: u64) -> Result<(), HeaderError> {
+    let header = bytes.get(..SEGMENT_HEADER).ok_or(HeaderError::Torn)?;
+    let named = u64::from_le_bytes(header[16..24].try_into().expect("8 bytes"));
+    let crc = u32::from_le_bytes(header[12..16].try_into().expect("4 bytes"));
+    if &header[..8] != MAGIC || crc != header_crc(header[8], named) {
+        return Err(HeaderError::Torn);
+    }
+    if header[8] != VERSION {
+        return Err(HeaderError::Version(header[8]));
+    }
+    if named != sequence { Err(HeaderError::Sequence(named)) } else { Ok(()) }
+}
+
+/// Reads every record of a segment whose header was checked.
+pub fn scan(bytes: &[u8], sequence: u64) -> Scan {
+    let mut records = Vec::new();
+    let mut at = SEGMENT_HEADER;
+    while let Some((found, _)) = read(bytes, sequence, at) {
+        at += size(found.len as usize);
+        records.push(found);
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    let tail = if rest.iter().all(|byte| *byte == 0) {
+        Tail::Clean
+    } else if later_record_vouches_for(bytes, sequence, at) {
+        Tail::Damaged
+    } else {
+        Tail::Torn
+    };
+    Scan { records, end: at as u32, tail }
+}
+
+/// The valid record at `at` and how far the segment was durable when it was written.
+fn read(bytes: &[u8], sequence: u64, at: usize) -> Option<(Found, u32)> {
+    let header = bytes.get(at..at + RECORD_HEADER)?;
+    let word = |i: usize| u32::from_le_bytes(header[i..i + 4].try_into().expect("4 bytes"));
+    let (crc, len, durable) = (word(0), word(4), word(8));
+    let kind = Kind::from_u8(header[12])?;
+    let end = at.checked_add(RECORD_HEADER)?.checked_add(len as usize)?;
+    let rest = bytes.get(at + 4..end)?;
+    let found = Found { kind, at: (at + RECORD_HEADER) as u32, len };
+    (crc == record_crc(sequence, rest)).then_some((found, durable))
+}
+
+fn later_record_vouches_for(bytes: &[u8], sequence: u64, bad: usize) -> bool {
+    let later = (bad + ALIGN..bytes.len()).step_by(ALIGN);
+    later.filter_map(|at| read(bytes, sequence, at)).any(|(_, durable)| durable as usize > bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three records: the second is durable when the third is written.
+    fn segment() -> (Vec<u8>, [usize; 4]) {
+        let mut bytes = segment_header(7).to_vec();
+        let mut starts = [0; 4];
+        for (i, durable) in [0, 32, 112].into_iter().enumerate() {
+            starts[i] = bytes.len();
+            put(&mut bytes, 7, durable, Kind::Entry, |out| out.extend([i as u8 + 1; 20]));
+        }
+        starts[3] = bytes.len();
+        bytes.resize(4096, 0);
+        (bytes, starts)
+    }
+
+    fn check(name: &str, bytes: &[u8], records: usize, tail: Tail) {
+        assert_eq!(check_header(bytes, 7), Ok(()), "{name}");
+        let scan = scan(bytes, 7);
+        assert_eq!((scan.records.len(), scan.tail), (records, tail), "{name}");
+    }
+
+    #[test]
+    fn tails() {
+        let (bytes, starts) = segment();
+        check("whole", &bytes, 3, Tail::Clean);
+        check("no zeros ahead", &bytes[..starts[3]], 3, Tail::Clean);
+        for cut in starts[2] + 1..starts[3] - 4 {
+            check("last record cut", &bytes[..cut], 2, Tail::Torn);
+        }
+        let flip = |at: usize| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x40;
+            bytes
+        };
+        check("last record damaged", &flip(starts[2] + 20), 2, Tail::Torn);
+        check("second record damaged", &flip(starts[1] + 20), 1, Tail::Damaged);
+        check("first record damaged", &flip(starts[0] + 20), 0, Tail::Damaged);
+        check("first record's length damaged", &flip(starts[0] + 5), 0, Tail::Damaged);
+    }
+
+    #[test]
+    fn a_batch_that_was_never_synced_is_torn_even_if_its_later_part_is_whole() {
+        let mut bytes = segment_header(7).to_vec();
+        put(&mut bytes, 7, 32, Kind::Entry, |out| out.extend([1; 20]));
+        put(&mut bytes, 7, 32, Kind::Entry, |out| out.extend([2; 20]));
+        bytes[60] ^= 1;
+        check("first of an unsynced batch", &bytes, 0, Tail::Torn);
+    }
+
+    #[test]
+    fn headers() {
+        let (bytes, _) = segment();
+        assert_eq!(check_header(&bytes, 8), Err(HeaderError::Sequence(7)));
+        assert_eq!(check_header(&bytes[..31], 7), Err(HeaderError::Torn));
+        let mut newer = bytes.clone();
+        newer[8] = 9;
+        newer[12..16].copy_from_slice(&header_crc(9, 7).to_le_bytes());
+        assert_eq!(check_header(&newer, 7), Err(HeaderError::Version(9)));
+        // Another segment's records mean nothing here.
+        let mut other = segment_header(7).to_vec();
+        put(&mut other, 6, 32, Kind::Entry, |out| out.extend([1; 20]));
+        assert_eq!(scan(&other, 7).records, []);
+    }
+}

@@ -1,0 +1,1 @@
+//! The log against crashes and damage.

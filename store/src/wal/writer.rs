@@ -1,0 +1,271 @@
+//! The one thread that writes the log. It takes whatever has gathered, writes it with one call, makes it durable with one
+//! fdatasync and only then says so. After an I/O error it refuses everything: what is on disk is no longer known.
+
+use super::index::Location;
+use super::record::{self, Kind, State};
+use super::{Job, Shared, WalConfig};
+use crate::raft::types::{self, LogId, RaftEntry, TypeConfig};
+use openraft::storage::IOFlushed;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
+
+pub struct Writer {
+    pub dir: PathBuf,
+    pub config: WalConfig,
+    pub segment: Segment,
+    /// Full segments and the last entry up to each, oldest first.
+    pub full: Vec<(u64, u64)>,
+    pub last_index: u64,
+    /// The committed log id that is written already.
+    pub committed: Option<LogId>,
+    /// Records of `segment` that are not written yet, and the entries among them.
+    pub pending: Vec<u8>,
+    pub pending_entries: Vec<(u64, Range<usize>)>,
+    /// Held so that no other process opens the log.
+    pub _lock: File,
+}
+
+/// The segment that takes records.
+pub struct Segment {
+    pub sequence: u64,
+    pub file: Arc<File>,
+    /// Where the next record goes.
+    pub at: u64,
+    /// Everything before this is on disk for good; 0 = not even the header.
+    pub durable: u64,
+    /// The file's length: zeros from `at` on.
+    pub zeroed: u64,
+}
+
+enum Work {
+    Entries(Vec<RaftEntry>),
+    State(State),
+}
+
+/// Who is told when a group is durable.
+#[derive(Default)]
+struct Waiting {
+    appends: Vec<IOFlushed<TypeConfig>>,
+    states: Vec<oneshot::Sender<io::Result<()>>>,
+}
+
+impl Writer {
+    pub fn run(mut self, shared: &Shared) {
+        let mut failed: Option<io::Error> = None;
+        while let Some(jobs) = next_jobs(shared, &self.config) {
+            let (work, waiting) = split(jobs);
+            if failed.is_none()
+                && let Err(error) = self.write_group(shared, work)
+            {
+                tracing::error!(dir = %self.dir.display(), %error, "the log cannot be written; this member stops writing");
+                failed = Some(error);
+            }
+            waiting.tell(failed.as_ref());
+        }
+    }
+
+    fn write_group(&mut self, shared: &Shared, work: Vec<Work>) -> io::Result<()> {
+        let mut purged = None;
+        for work in work {
+            match work {
+                Work::Entries(entries) => {
+                    for entry in &entries {
+                        self.put_entry(shared, entry)?;
+                    }
+                }
+                Work::State(state) => {
+                    self.put_state(shared, &state)?;
+                    match state {
+                        State::Truncate(last) => {
+                            self.flush(shared)?;
+                            self.last_index = last.map_or(0, |id| id.index);
+                            shared.index.lock().unwrite_after(last.map(|id| id.index));
+                        }
+                        State::Purge(upto) => purged = purged.max(Some(upto)),
+                        State::Vote(_) | State::Committed(_) => {}
+                    }
+                }
+            }
+        }
+        let committed = shared.index.lock().committed;
+        if committed != self.committed {
+            self.put_state(shared, &State::Committed(committed))?;
+            self.committed = committed;
+        }
+        self.flush(shared)?;
+        self.sync()?;
+        shared.index.lock().evict(self.last_index, self.config.cache_bytes);
+        if let Some(upto) = purged {
+            self.purge(shared, upto);
+        }
+        Ok(())
+    }
+
+    fn put_entry(&mut self, shared: &Shared, entry: &RaftEntry) -> io::Result<()> {
+        self.make_room(shared)?;
+        let at = self.put(Kind::Entry, |out| types::put_entry(out, entry));
+        self.pending_entries.push((entry.log_id.index, at));
+        self.last_index = entry.log_id.index;
+        Ok(())
+    }
+
+    fn put_state(&mut self, shared: &Shared, state: &State) -> io::Result<()> {
+        self.make_room(shared)?;
+        self.put(state.kind(), |out| out.extend(state.encode()));
+        Ok(())
+    }
+
+    fn put(&mut self, kind: Kind, payload: impl FnOnce(&mut Vec<u8>)) -> Range<usize> {
+        record::put(&mut self.pending, self.segment.sequence, self.segment.durable as u32, kind, payload)
+    }
+
+    /// Starts the next segment if this one is full.
+    fn make_room(&mut self, shared: &Shared) -> io::Result<()> {
+        if self.segment.at + (self.pending.len() as u64) < self.config.segment_bytes {
+            return Ok(());
+        }
+        self.flush(shared)?;
+        // A segment is never followed by another before all of it is durable, so only the last can have a torn tail.
+        self.sync()?;
+        self.full.push((self.segment.sequence, self.last_index));
+        self.segment = Segment::create(&self.dir, self.segment.sequence + 1)?;
+        let (vote, purged, committed) = {
+            let mut index = shared.index.lock();
+            index.segments.insert(self.segment.sequence, self.segment.file.clone());
+            (index.vote, index.purged, self.committed)
+        };
+        let states = [vote.map(State::Vote), purged.map(State::Purge), committed.map(|id| State::Committed(Some(id)))];
+        for state in states.into_iter().flatten() {
+            self.put(state.kind(), |out| out.extend(state.encode()));
+        }
+        Ok(())
+    }
+
+    /// Writes what is pending, and zeros ahead of it when it reaches the end of those.
+    fn flush(&mut self, shared: &Shared) -> io::Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let segment = &mut self.segment;
+        segment.file.write_all_at(&self.pending, segment.at)?;
+        let end = segment.at + self.pending.len() as u64;
+        if end > segment.zeroed {
+            let ahead = (end + 1).next_multiple_of(self.config.zero_ahead_bytes);
+            write_zeros(&segment.file, end, ahead)?;
+            segment.zeroed = ahead;
+        }
+        let mut index = shared.index.lock();
+        for (entry, at) in self.pending_entries.drain(..) {
+            let place = segment.at + at.start as u64;
+            index.wrote(entry, Location { segment: segment.sequence, at: place as u32, len: at.len() as u32 });
+        }
+        segment.at = end;
+        self.pending.clear();
+        self.pending.shrink_to(1 << 20);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.segment.file.sync_data()?;
+        if self.segment.durable == 0 {
+            sync_dir(&self.dir)?;
+        }
+        self.segment.durable = self.segment.at;
+        Ok(())
+    }
+
+    /// Forgets purged entries and removes the segments that hold nothing else.
+    fn purge(&mut self, shared: &Shared, upto: LogId) {
+        let mut index = shared.index.lock();
+        index.purge(upto);
+        let gone = self.full.iter().take_while(|(_, last)| *last <= upto.index).count();
+        for (sequence, _) in self.full.drain(..gone) {
+            index.segments.remove(&sequence);
+            let path = self.dir.join(segment_name(sequence));
+            if let Err(error) = std::fs::remove_file(&path) {
+                tracing::warn!(path = %path.display(), %error, "a log segment that is no longer needed cannot be removed");
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Makes a segment that is durable with its first group.
+    pub fn create(dir: &Path, sequence: u64) -> io::Result<Self> {
+        let path = dir.join(segment_name(sequence));
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        file.write_all_at(&record::segment_header(sequence), 0)?;
+        let at = record::SEGMENT_HEADER as u64;
+        Ok(Self { sequence, file: Arc::new(file), at, durable: 0, zeroed: at })
+    }
+}
+
+pub fn segment_name(sequence: u64) -> String {
+    format!("{sequence:016x}.wal")
+}
+
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+pub fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
+    let mut at = from;
+    while at < to {
+        let n = (to - at).min(ZEROS.len() as u64);
+        file.write_all_at(&ZEROS[..n as usize], at)?;
+        at += n;
+    }
+    Ok(())
+}
+
+/// Waits for jobs and takes all of them; `None` when the log is closed and everything is written.
+fn next_jobs(shared: &Shared, config: &WalConfig) -> Option<Vec<Job>> {
+    let mut queue = shared.queue.lock();
+    while queue.jobs.is_empty() {
+        if queue.stop {
+            return None;
+        }
+        queue.idle = true;
+        shared.wake.wait(&mut queue);
+        queue.idle = false;
+    }
+    if !config.linger.is_zero() && !queue.urgent && !queue.stop {
+        // Only a job that does not linger wakes it; waking early is harmless.
+        shared.wake.wait_for(&mut queue, config.linger);
+    }
+    queue.urgent = false;
+    Some(std::mem::take(&mut queue.jobs).into())
+}
+
+fn split(jobs: Vec<Job>) -> (Vec<Work>, Waiting) {
+    let mut waiting = Waiting::default();
+    let work = jobs.into_iter().map(|job| match job {
+        Job::Append { entries, flushed } => {
+            waiting.appends.push(flushed);
+            Work::Entries(entries)
+        }
+        Job::State { state, flushed } => {
+            waiting.states.push(flushed);
+            Work::State(state)
+        }
+    });
+    (work.collect(), waiting)
+}
+
+impl Waiting {
+    fn tell(self, failed: Option<&io::Error>) {
+        let result = || failed.map_or(Ok(()), |error| Err(io::Error::new(error.kind(), error.to_string())));
+        self.appends.into_iter().for_each(|flushed| flushed.io_completed(result()));
+        for flushed in self.states {
+            // Whoever asked may have gone; the record is durable all the same.
+            let _ = flushed.send(result());
+        }
+    }
+}
