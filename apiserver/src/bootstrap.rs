@@ -7,7 +7,7 @@ use crate::http::Outcome;
 use crate::rest::call::{Call, FieldValidation, WriteOptions};
 use crate::rest::create::create;
 use crate::rest::update::update;
-use gantry_apimachinery::kinds::{ENDPOINTS, ENDPOINT_SLICE, Kind, NAMESPACE, PRIORITY_CLASS, SERVICE};
+use gantry_apimachinery::kinds::{ENDPOINT_SLICE, ENDPOINTS, Kind, NAMESPACE, PRIORITY_CLASS, SERVICE};
 use gantry_apimachinery::status::Reason;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -41,10 +41,34 @@ fn priority_classes() -> Vec<Value> {
     };
     const LOWER: &str = "PreemptLowerPriority";
     vec![
-        class("system-node-critical", 2_000_001_000, None, LOWER, "Used for system critical pods that must not be moved from their current node."),
-        class("system-cluster-critical", 2_000_000_000, None, LOWER, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
-        class("production", 1_000_000, Some("production"), LOWER, "Serving workloads: placed against reserved room, never evicted for batch."),
-        class("batch", -1_000, Some("batch"), LOWER, "Work that may wait and be restarted: uses what production reserved and does not use."),
+        class(
+            "system-node-critical",
+            2_000_001_000,
+            None,
+            LOWER,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+        class(
+            "system-cluster-critical",
+            2_000_000_000,
+            None,
+            LOWER,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
+        class(
+            "production",
+            1_000_000,
+            Some("production"),
+            LOWER,
+            "Serving workloads: placed against reserved room, never evicted for batch.",
+        ),
+        class(
+            "batch",
+            -1_000,
+            Some("batch"),
+            LOWER,
+            "Work that may wait and be restarted: uses what production reserved and does not use.",
+        ),
         class("best-effort", -10_000, Some("best-effort"), "Never", "Work that only uses what is left over."),
     ]
 }
@@ -90,7 +114,8 @@ impl Bootstrap<'_> {
     async fn kubernetes_service(&self) -> Outcome<()> {
         const NAME: &str = "kubernetes";
         const LABELS: [(&str, &str); 2] = [("component", "apiserver"), ("provider", "kubernetes")];
-        let labels: serde_json::Map<String, Value> = LABELS.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect();
+        let labels: serde_json::Map<String, Value> =
+            LABELS.iter().map(|(k, v)| ((*k).to_owned(), (*v).into())).collect();
         let port = self.core.config.advertise.map_or(6443, |(_, port)| port);
         let service = json!({
             "metadata": {"name": NAME, "namespace": "default", "labels": labels},
@@ -122,7 +147,11 @@ impl Bootstrap<'_> {
         .await?;
         update(&self.call(&ENDPOINT_SLICE, "default", NAME), &|old| {
             let mut new = old.clone();
-            let present = new["endpoints"].as_array().into_iter().flatten().any(|endpoint| endpoint["addresses"][0] == ip.as_str());
+            let present = new["endpoints"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|endpoint| endpoint["addresses"][0] == ip.as_str());
             if !present {
                 join(&mut new["endpoints"], json!({"addresses": [ip], "conditions": {"ready": true}}));
             }

@@ -3,7 +3,7 @@
 
 use crate::config::KubeletClientPem;
 use crate::core::{Core, StartError};
-use crate::http::body::{BoxError, Body, boxed};
+use crate::http::body::{Body, BoxError, boxed};
 use crate::http::{Outcome, Query, Request, Response};
 use crate::kinds::value::{items, str_at};
 use gantry_apimachinery::kinds::{NODE, POD};
@@ -78,7 +78,8 @@ fn agent(core: &Core, pod: &Value) -> Outcome<Agent> {
     let addresses = items(&node, "status.addresses");
     let host = addresses.iter().find(|address| address["type"] == "InternalIP").or_else(|| addresses.first());
     let host = host.and_then(|address| address["address"].as_str());
-    let port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().and_then(|port| u16::try_from(port).ok());
+    let port =
+        node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().and_then(|port| u16::try_from(port).ok());
     match (host, port) {
         (Some(host), Some(port)) => Ok(Agent { host: host.to_owned(), port }),
         _ => Err(Status::internal(format!("node {name} has not published its address")).into()),
@@ -124,7 +125,8 @@ fn agent_path(subresource: &str, namespace: &str, pod: &Value, query: &Query, ra
     }
     let container = container(pod, query.get("container"))?;
     if subresource == "log" {
-        let kept: Vec<&str> = raw.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("container=")).collect();
+        let kept: Vec<&str> =
+            raw.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("container=")).collect();
         return Ok(format!("/containerLogs/{namespace}/{name}/{container}?{}", kept.join("&")));
     }
     let mut pairs: Vec<String> = query.all("command").map(|word| format!("command={}", encode(word))).collect();
@@ -137,25 +139,36 @@ fn agent_path(subresource: &str, namespace: &str, pod: &Value, query: &Query, ra
 }
 
 /// Proxies `pods/{log,exec,attach,portforward}` to the pod's agent.
-pub async fn pod(core: &Core, namespace: &str, name: &str, subresource: &str, query: &Query, request: Request) -> Outcome<Response> {
+pub async fn pod(
+    core: &Core,
+    namespace: &str,
+    name: &str,
+    subresource: &str,
+    query: &Query,
+    request: Request,
+) -> Outcome<Response> {
     let stored = core.latest(&POD, namespace, name, false).await?.ok_or_else(|| Status::not_found("pods", name))?;
     let agent = agent(core, &stored.value)?;
     let raw = request.uri().query().unwrap_or("").to_owned();
     let path = agent_path(subresource, namespace, &stored.value, query, &raw)?;
-    let client = core.kubelet.as_ref().ok_or_else(|| Status::internal("this API server has no certificate for node agents"))?;
-    let stream = client.dial(&agent.host, agent.port).await.map_err(|error| {
-        Status::internal(format!("error dialing backend {}:{}: {error}", agent.host, agent.port))
-    })?;
+    let client =
+        core.kubelet.as_ref().ok_or_else(|| Status::internal("this API server has no certificate for node agents"))?;
+    let stream = client
+        .dial(&agent.host, agent.port)
+        .await
+        .map_err(|error| Status::internal(format!("error dialing backend {}:{}: {error}", agent.host, agent.port)))?;
     let what = format!("{}:{}", agent.host, agent.port);
     forward(stream, &what, &path, request).await
 }
 
-const HOP_BY_HOP: [&str; 6] = ["connection", "keep-alive", "proxy-authorization", "te", "transfer-encoding", "authorization"];
+const HOP_BY_HOP: [&str; 6] =
+    ["connection", "keep-alive", "proxy-authorization", "te", "transfer-encoding", "authorization"];
 
 async fn forward(stream: TlsStream<TcpStream>, host: &str, path: &str, mut request: Request) -> Outcome<Response> {
     let internal = |error: &dyn std::fmt::Display| Status::internal(format!("error proxying to {host}: {error}"));
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream)).await.map_err(|error| internal(&error))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream))
+        .await
+        .map_err(|error| internal(&error))?;
     tokio::spawn(async move {
         if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "connection to a node agent ended");

@@ -6,26 +6,26 @@ mod server_api;
 pub mod config;
 pub mod core;
 
-pub mod pipeline;
-pub mod route;
-pub mod auth;
-pub mod fairness;
 pub mod admission;
-pub mod rest;
-pub mod kinds;
-pub mod effects;
+pub mod auth;
 pub mod cache;
+pub mod effects;
+pub mod fairness;
+pub mod kinds;
+pub mod pipeline;
+pub mod rest;
+pub mod route;
 
-pub mod subresources;
-pub mod gantry;
 pub mod connect;
 pub mod endpoints;
+pub mod gantry;
+pub mod subresources;
 
-pub mod http;
-pub mod server;
-pub mod in_process;
 pub mod bootstrap;
+pub mod http;
+pub mod in_process;
 pub mod metrics;
+pub mod server;
 
 pub use auth::UserInfo;
 pub use config::{Config, KubeletClientPem};

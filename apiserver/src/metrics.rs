@@ -33,7 +33,9 @@ struct LevelLabels {
 }
 
 fn seconds() -> Histogram {
-    Histogram::new([0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0])
+    Histogram::new([
+        0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+    ])
 }
 
 pub struct Metrics {
@@ -61,18 +63,28 @@ impl Metrics {
         };
         let registry = &mut metrics.registry;
         registry.register("apiserver_request", "Requests by verb, resource and code", metrics.requests.clone());
-        registry.register("apiserver_request_duration_seconds", "Time to the response's head", metrics.durations.clone());
+        registry.register(
+            "apiserver_request_duration_seconds",
+            "Time to the response's head",
+            metrics.durations.clone(),
+        );
         registry.register("apiserver_flowcontrol_rejected_requests", "Requests turned away", metrics.rejected.clone());
         registry.register("apiserver_storage_objects", "Objects in the cache", metrics.objects.clone());
         registry.register("apiserver_longrunning_requests", "Open watches", metrics.watchers.clone());
         registry.register("apiserver_flowcontrol_current_executing_requests", "Seats taken", metrics.executing.clone());
-        registry.register("apiserver_flowcontrol_current_inqueue_requests", "Requests waiting for a seat", metrics.waiting.clone());
+        registry.register(
+            "apiserver_flowcontrol_current_inqueue_requests",
+            "Requests waiting for a seat",
+            metrics.waiting.clone(),
+        );
         metrics
     }
 
     pub fn observe(&self, verb: &str, resource: &str, code: u16, elapsed_ms: f64) {
         let (verb, resource) = (verb.to_owned(), resource.to_owned());
-        self.durations.get_or_create(&VerbLabels { verb: verb.clone(), resource: resource.clone() }).observe(elapsed_ms / 1_000.0);
+        self.durations
+            .get_or_create(&VerbLabels { verb: verb.clone(), resource: resource.clone() })
+            .observe(elapsed_ms / 1_000.0);
         self.requests.get_or_create(&RequestLabels { verb, resource, code }).inc();
     }
 

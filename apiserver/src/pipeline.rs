@@ -79,7 +79,9 @@ async fn gates(
         Status::too_many_requests(rejected.retry_after_s)
     })?;
     match target {
-        Target::NonResource { path } => endpoints::serve(core, request.method(), &path, &query, request.headers()).await,
+        Target::NonResource { path } => {
+            endpoints::serve(core, request.method(), &path, &query, request.headers()).await
+        }
         Target::Resource { verb, path } => {
             let verb = verb.ok_or_else(Status::method_not_allowed)?;
             let identified = Identified { core, user: &user, query, lifetime };
@@ -90,7 +92,9 @@ async fn gates(
 
 fn authorise(core: &Core, user: &UserInfo, query: &Query, target: &Target, method: &Method) -> Outcome<()> {
     let node = query.get("fieldSelector").and_then(|selector| {
-        selector.split(',').find_map(|term| term.strip_prefix("spec.nodeName=").map(|value| value.trim_start_matches('=')))
+        selector
+            .split(',')
+            .find_map(|term| term.strip_prefix("spec.nodeName=").map(|value| value.trim_start_matches('=')))
     });
     let method = if method == Method::HEAD { "get".to_owned() } else { method.as_str().to_lowercase() };
     let what = match target {
@@ -119,7 +123,8 @@ pub fn attributes<'a>(verb: &'a str, path: &'a ResourcePath, node: Option<&'a st
 }
 
 pub fn forbidden(what: &Attributes<'_>, reason: &str) -> Status {
-    let resource = if what.group.is_empty() { what.resource.to_owned() } else { format!("{}.{}", what.resource, what.group) };
+    let resource =
+        if what.group.is_empty() { what.resource.to_owned() } else { format!("{}.{}", what.resource, what.group) };
     Status::forbidden(&resource, what.name, reason)
 }
 

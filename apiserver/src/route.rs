@@ -35,7 +35,12 @@ pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, requ
     let named = !path.name.is_empty();
     if path.subresource.is_empty() {
         let unplaced = kind.namespaced && path.namespace.is_empty() && (named || !verb.is_read());
-        if !kind.has_verb(verb.as_str()) || unplaced || (verb == Verb::Create && named) {
+        let misplaced = match verb {
+            Verb::Create => named,
+            Verb::Update | Verb::Patch => !named,
+            _ => unplaced,
+        };
+        if !kind.has_verb(verb.as_str()) || unplaced || misplaced {
             return Err(Status::method_not_allowed().into());
         }
     } else {
@@ -92,7 +97,13 @@ async fn read_verb(at: &Identified<'_>, verb: Verb, call: &Call<'_>, writer: Wri
     list::list(call, &at.query, &selection, &writer).await
 }
 
-async fn write_verb(at: &Identified<'_>, verb: Verb, mut call: Call<'_>, writer: Writer, request: Request) -> Outcome<Response> {
+async fn write_verb(
+    at: &Identified<'_>,
+    verb: Verb,
+    mut call: Call<'_>,
+    writer: Writer,
+    request: Request,
+) -> Outcome<Response> {
     let deletes = matches!(verb, Verb::Delete | Verb::DeleteCollection);
     let input = if deletes && request.headers().get(header::CONTENT_TYPE).is_none() {
         Input::Json
@@ -107,7 +118,8 @@ async fn write_verb(at: &Identified<'_>, verb: Verb, mut call: Call<'_>, writer:
     let body = read(request.into_body()).await?;
     if input == Input::ApplyYaml {
         if at.query.get("fieldManager").is_none() {
-            let text = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+            let text =
+                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
             return Err(Status::bad_request(text).into());
         }
         call.options.apply = true;
@@ -144,9 +156,11 @@ async fn object_verb(
             let selection = Selection::read(resource, call.namespace, call.name, &at.query)?;
             let all = delete_collection(&one, &selection, &options).await?;
             let items = all.iter().map(Written::json).collect::<Outcome<Vec<Bytes>>>()?;
-            let items = items.iter().map(|item| String::from_utf8_lossy(item).into_owned()).collect::<Vec<_>>().join(",");
+            let items =
+                items.iter().map(|item| String::from_utf8_lossy(item).into_owned()).collect::<Vec<_>>().join(",");
             let (kind, version) = (call.kind().list_kind(), call.kind().api_version());
-            let list = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{}},\"items\":[{items}]}}");
+            let list =
+                format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{}},\"items\":[{items}]}}");
             writer.respond(StatusCode::OK, list.into())
         }
         Verb::Get | Verb::List | Verb::Watch => Err(Status::method_not_allowed().into()),
@@ -210,7 +224,9 @@ async fn subresource_verb(
             writer.written(&call.served.resource, &finalize::finalize(call, call.decode(input, body)?).await?)
         }
         ("binding", Verb::Create) => status_answer(writer, &binding::bind(call, &posted("", "Binding")?).await?),
-        ("eviction", Verb::Create) => status_answer(writer, &eviction::evict(call, &posted("policy", "Eviction")?).await?),
+        ("eviction", Verb::Create) => {
+            status_answer(writer, &eviction::evict(call, &posted("policy", "Eviction")?).await?)
+        }
         ("token", Verb::Create) => {
             let request = posted("authentication.k8s.io", "TokenRequest")?;
             writer.value(StatusCode::CREATED, &token::request(call, request).await?)
@@ -220,7 +236,13 @@ async fn subresource_verb(
 }
 
 /// Kinds that are posted and answered, never stored.
-async fn posted(at: &Identified<'_>, verb: Verb, kind: &'static Kind, path: &ResourcePath, request: Request) -> Outcome<Response> {
+async fn posted(
+    at: &Identified<'_>,
+    verb: Verb,
+    kind: &'static Kind,
+    path: &ResourcePath,
+    request: Request,
+) -> Outcome<Response> {
     if verb != Verb::Create || !path.name.is_empty() || !path.subresource.is_empty() {
         return Err(Status::method_not_allowed().into());
     }

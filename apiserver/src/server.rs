@@ -57,7 +57,8 @@ pub async fn serve(core: Arc<Core>, listener: TcpListener, tls: Arc<rustls::Serv
             tracing::warn!("too many connections: one was turned away");
             continue;
         };
-        let (core, acceptor, lifetime, handshakes) = (core.clone(), acceptor.clone(), lifetime.clone(), handshakes.clone());
+        let (core, acceptor, lifetime, handshakes) =
+            (core.clone(), acceptor.clone(), lifetime.clone(), handshakes.clone());
         tasks.spawn(async move {
             connection(core, tcp, acceptor, lifetime, handshakes).await;
             drop(slot);

@@ -79,7 +79,8 @@ pub fn server_config(cert: &str, key: &str, client_ca: &str) -> Result<Arc<rustl
     use rustls_pki_types::pem::PemObject;
     use rustls_pki_types::{CertificateDer, PrivateKeyDer};
     let pem_error = |error: rustls_pki_types::pem::Error| rustls::Error::General(error.to_string());
-    let certs = |text: &str| CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(pem_error);
+    let certs =
+        |text: &str| CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>().map_err(pem_error);
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = rustls::RootCertStore::empty();
     for certificate in certs(client_ca)? {

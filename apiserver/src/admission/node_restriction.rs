@@ -17,7 +17,9 @@ impl Admission for NodeRestriction {
             return Ok(());
         }
         let why = match attributes.call.kind().plural {
-            "nodes" if attributes.name != node => format!("node {node:?} is not allowed to create node {:?}", attributes.name),
+            "nodes" if attributes.name != node => {
+                format!("node {node:?} is not allowed to create node {:?}", attributes.name)
+            }
             "pods" if object["metadata"]["annotations"].get(MIRROR).is_none() => {
                 format!("pod does not have {MIRROR:?} annotation, node {node:?} can only create mirror pods")
             }

@@ -27,7 +27,11 @@ impl Admission for Priority {
         let (name, value, policy) = match &class {
             Some(class) => {
                 let policy = str_at(class, "preemptionPolicy");
-                (str_at(class, "metadata.name"), i64_at(class, "value").unwrap_or(0), if policy.is_empty() { "PreemptLowerPriority" } else { policy })
+                (
+                    str_at(class, "metadata.name"),
+                    i64_at(class, "value").unwrap_or(0),
+                    if policy.is_empty() { "PreemptLowerPriority" } else { policy },
+                )
             }
             None => ("", 0, "PreemptLowerPriority"),
         };

@@ -57,7 +57,10 @@ fn mount(pod: &mut Value, entropy: u64) {
     if !any {
         return;
     }
-    let existing = items(spec, "volumes").iter().map(|volume| str_at(volume, "name")).find(|name| name.starts_with("kube-api-access-"));
+    let existing = items(spec, "volumes")
+        .iter()
+        .map(|volume| str_at(volume, "name"))
+        .find(|name| name.starts_with("kube-api-access-"));
     let name = existing.map_or_else(|| names::generate("kube-api-access-", entropy), str::to_owned);
     if existing.is_none() {
         let mut volumes = items(spec, "volumes").to_vec();

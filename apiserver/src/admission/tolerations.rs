@@ -27,7 +27,8 @@ fn add(pod: &mut Value) {
             (key == taint || key.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         };
         if !tolerations.iter().any(covers) {
-            tolerations.push(json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}));
+            tolerations
+                .push(json!({"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}));
         }
     }
     pod["spec"]["tolerations"] = tolerations.into();

@@ -76,7 +76,9 @@ fn reason(user: &UserInfo, what: &Attributes<'_>) -> String {
 }
 
 fn is_health(path: &str) -> bool {
-    ["/healthz", "/livez", "/readyz"].iter().any(|p| path == *p || path.strip_prefix(p).is_some_and(|r| r.starts_with('/')))
+    ["/healthz", "/livez", "/readyz"]
+        .iter()
+        .any(|p| path == *p || path.strip_prefix(p).is_some_and(|r| r.starts_with('/')))
 }
 
 fn everyone(user: &UserInfo, what: &Attributes<'_>) -> bool {
@@ -115,7 +117,8 @@ fn scheduler(what: &Attributes<'_>) -> bool {
 
 /// The loops create and change what users may declare; they do not bind and do not reach into containers.
 fn controllers(what: &Attributes<'_>) -> bool {
-    let forbidden = ["binding", "exec", "attach", "portforward"].contains(&what.subresource) || is(what, "gantry.dev", "bindings");
+    let forbidden =
+        ["binding", "exec", "attach", "portforward"].contains(&what.subresource) || is(what, "gantry.dev", "bindings");
     what.path.is_none() && !forbidden
 }
 
@@ -127,8 +130,16 @@ fn node_proxy(what: &Attributes<'_>) -> bool {
 /// An agent sees and writes its own machine and the pods on it, and reads what those pods may mount.
 fn node(core: &Core, name: &str, what: &Attributes<'_>) -> bool {
     const READABLE: [&str; 10] = [
-        "configmaps", "secrets", "services", "endpointslices", "endpoints", "namespaces", "serviceaccounts", "priorityclasses",
-        "runtimeclasses", "nodes",
+        "configmaps",
+        "secrets",
+        "services",
+        "endpointslices",
+        "endpoints",
+        "namespaces",
+        "serviceaccounts",
+        "priorityclasses",
+        "runtimeclasses",
+        "nodes",
     ];
     match (what.group, what.resource, what.subresource, what.verb) {
         ("", "nodes", "", "create") => what.name.is_empty() || what.name == name,

@@ -123,7 +123,12 @@ impl Group {
         *resume = Some(from);
         let mut watch = self
             .store
-            .watch(WatchRequest { start: ROOT.into(), end: prefix_end(ROOT.as_bytes()), from: Revision(from + 1), prev_kv: false })
+            .watch(WatchRequest {
+                start: ROOT.into(),
+                end: prefix_end(ROOT.as_bytes()),
+                from: Revision(from + 1),
+                prev_kv: false,
+            })
             .await?;
         loop {
             tokio::select! {
@@ -157,7 +162,9 @@ impl Group {
                 let Some((resource, _)) = self.locate(&kv.key) else { continue };
                 match Object::parse(&kv.value, kv.mod_revision.0, EventType::Added, resource.selectable) {
                     Ok(object) => found.entry(resource.kind.resource()).or_default().push(object),
-                    Err(error) => tracing::error!(key = %String::from_utf8_lossy(&kv.key), %error, "skipping a stored object"),
+                    Err(error) => {
+                        tracing::error!(key = %String::from_utf8_lossy(&kv.key), %error, "skipping a stored object")
+                    }
                 }
             }
             if !reply.more {

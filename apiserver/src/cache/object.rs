@@ -194,7 +194,8 @@ impl Object {
     }
 
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.frame[self.body.clone()]).expect("the header of these bytes was parsed as JSON before")
+        serde_json::from_slice(&self.frame[self.body.clone()])
+            .expect("the header of these bytes was parsed as JSON before")
     }
 
     /// Bytes of memory that this version holds, roughly.
@@ -212,10 +213,7 @@ impl Object {
 
     /// Computes once per version. One kind uses one type.
     pub fn derived<T: Send + Sync + 'static>(&self, compute: impl FnOnce(&Value) -> T) -> &T {
-        self.derived
-            .get_or_init(|| Box::new(compute(&self.value())))
-            .downcast_ref()
-            .expect("one kind derives one type")
+        self.derived.get_or_init(|| Box::new(compute(&self.value()))).downcast_ref().expect("one kind derives one type")
     }
 }
 
@@ -309,8 +307,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const FIELDS: &[Selectable] =
-        &[Selectable::path("spec.nodeName"), Selectable::or("spec.unschedulable", "false"), Selectable::path("status.n")];
+    const FIELDS: &[Selectable] = &[
+        Selectable::path("spec.nodeName"),
+        Selectable::or("spec.unschedulable", "false"),
+        Selectable::path("status.n"),
+    ];
 
     fn parse(text: &str) -> Object {
         Object::parse(text.as_bytes(), 7, EventType::Added, FIELDS).unwrap()
@@ -319,8 +320,14 @@ mod tests {
     #[test]
     fn the_revision_is_spliced_into_metadata_only() {
         let rows = [
-            (r#"{"kind":"A","metadata":{"name":"x"}}"#, json!({"kind":"A","metadata":{"name":"x","resourceVersion":"7"}})),
-            (r#"{"metadata":{ },"spec":{"metadata":{}}}"#, json!({"metadata":{"resourceVersion":"7"},"spec":{"metadata":{}}})),
+            (
+                r#"{"kind":"A","metadata":{"name":"x"}}"#,
+                json!({"kind":"A","metadata":{"name":"x","resourceVersion":"7"}}),
+            ),
+            (
+                r#"{"metadata":{ },"spec":{"metadata":{}}}"#,
+                json!({"metadata":{"resourceVersion":"7"},"spec":{"metadata":{}}}),
+            ),
             (
                 r#"{"spec":{"metadata":{"a":1}},"metadata" : {"name":"é\"}"}}"#,
                 json!({"metadata":{"resourceVersion":"7","name":"é\"}"},"spec":{"metadata":{"a":1}}}),

@@ -46,7 +46,8 @@ impl Selection {
     /// Reads `labelSelector` and `fieldSelector`. A field that the kind cannot be selected by is the client's error.
     pub fn read(resource: &Resource, namespace: &str, name: &str, query: &Query) -> Outcome<Self> {
         let labels = match query.get("labelSelector") {
-            Some(text) => labels::parse(text).map_err(|error| Status::bad_request(format!("unable to parse requirement: {error}")))?,
+            Some(text) => labels::parse(text)
+                .map_err(|error| Status::bad_request(format!("unable to parse requirement: {error}")))?,
             None => Selector::everything(),
         };
         let mut selection = if name.is_empty() { Self::everything_in(namespace) } else { Self::one(namespace, name) };
@@ -116,7 +117,11 @@ impl Selection {
     }
 
     /// The matching objects of a tree, in key order.
-    pub fn select<'a>(&'a self, tree: &'a Tree, namespaced: bool) -> Box<dyn Iterator<Item = &'a Arc<Object>> + Send + 'a> {
+    pub fn select<'a>(
+        &'a self,
+        tree: &'a Tree,
+        namespaced: bool,
+    ) -> Box<dyn Iterator<Item = &'a Arc<Object>> + Send + 'a> {
         if let Some(path) = self.exact(namespaced) {
             return Box::new(tree.get(path.as_str()).into_iter().filter(|object| self.matches(object)));
         }

@@ -48,7 +48,7 @@ pub fn fills_in(kind: &Kind) -> bool {
 /// The effects of a create (`old` is `None`) or an update. May fill in what it allocates (`spec.clusterIP`).
 pub async fn of(call: &Call<'_>, object: &mut Value, old: Option<&Value>, attempt: u32) -> Outcome<Effects> {
     if attempt >= MAX_TRIES {
-        return Err(Status::conflict(&call.kind().resource(), call.name).into());
+        return Err(Status::conflict(&call.kind().resource(), str_at(object, "metadata.name")).into());
     }
     let mut effects = Effects::default();
     if old.is_none() {

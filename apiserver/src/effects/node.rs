@@ -22,11 +22,20 @@ pub async fn takes_room(call: &Call<'_>, node: &str, attempt: u32, effects: &mut
 /// A new machine gets its allocation. A left-over one is replaced: its writers must decide again.
 pub fn joins(node: &Value, effects: &mut Effects) {
     let name = str_at(node, "metadata.name");
-    effects.put(NODE_ALLOCATION.key("", name), allocation::fresh(name, str_at(node, "metadata.uid"), str_at(node, "metadata.creationTimestamp")));
+    effects.put(
+        NODE_ALLOCATION.key("", name),
+        allocation::fresh(name, str_at(node, "metadata.uid"), str_at(node, "metadata.creationTimestamp")),
+    );
 }
 
 /// Allocatable going down shrinks room.
-pub async fn changes(call: &Call<'_>, new: &Value, old: Option<&Value>, attempt: u32, effects: &mut Effects) -> Outcome<()> {
+pub async fn changes(
+    call: &Call<'_>,
+    new: &Value,
+    old: Option<&Value>,
+    attempt: u32,
+    effects: &mut Effects,
+) -> Outcome<()> {
     if old.is_some_and(|old| room::shrinks(&old["status"]["allocatable"], &new["status"]["allocatable"])) {
         takes_room(call, call.name, attempt, effects).await?;
     }
@@ -45,7 +54,9 @@ pub async fn confirms_gone(call: &Call<'_>, pod: &Value, attempt: u32, effects: 
         return Ok(());
     }
     let namespace = str_at(pod, "metadata.namespace");
-    let Some(current) = call.core.latest(&AT_MOST_ONE_CLAIM, namespace, &identity, attempt > 0).await? else { return Ok(()) };
+    let Some(current) = call.core.latest(&AT_MOST_ONE_CLAIM, namespace, &identity, attempt > 0).await? else {
+        return Ok(());
+    };
     if let Some(freed) = claim::freed(&current.value, str_at(pod, "metadata.uid")) {
         let key = AT_MOST_ONE_CLAIM.key(namespace, &identity);
         effects.compare.push(Compare::unchanged(key.clone(), Revision(current.revision)));

@@ -16,6 +16,8 @@ use std::net::Ipv4Addr;
 
 /// After this many lost races the cache is searched for what is taken, instead of trying by chance.
 const LOOK_AFTER: u32 = 2;
+/// And after this many the store itself: the range is nearly full, or others are faster than the cache.
+const ASK_AFTER: u32 = 4;
 
 fn ip_key(ip: &str) -> String {
     format!("/alloc/clusterips/{ip}")
@@ -27,7 +29,9 @@ fn port_key(port: u16) -> String {
 
 fn owner(service: &Value) -> Vec<u8> {
     let metadata = &service["metadata"];
-    json!({"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}).to_string().into_bytes()
+    json!({"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]})
+        .to_string()
+        .into_bytes()
 }
 
 fn wants_ip(service: &Value) -> bool {
@@ -62,7 +66,13 @@ fn invalid(call: &Call<'_>, path: &str, value: Value, why: &str) -> Status {
 }
 
 /// Takes what the new Service needs and the old one did not hold; frees what it no longer needs.
-pub async fn addresses(call: &Call<'_>, new: &mut Value, old: Option<&Value>, attempt: u32, effects: &mut Effects) -> Outcome<()> {
+pub async fn addresses(
+    call: &Call<'_>,
+    new: &mut Value,
+    old: Option<&Value>,
+    attempt: u32,
+    effects: &mut Effects,
+) -> Outcome<()> {
     let held = old.and_then(held_ip).map(str::to_owned);
     let ip = if wants_ip(new) { Some(settle_ip(call, new, held.as_deref(), attempt, effects).await?) } else { None };
     if str_at(new, "spec.type") == "ExternalName" {
@@ -82,7 +92,13 @@ pub async fn addresses(call: &Call<'_>, new: &mut Value, old: Option<&Value>, at
     settle_ports(call, new, old, attempt, effects).await
 }
 
-async fn settle_ip(call: &Call<'_>, new: &Value, held: Option<&str>, attempt: u32, effects: &mut Effects) -> Outcome<String> {
+async fn settle_ip(
+    call: &Call<'_>,
+    new: &Value,
+    held: Option<&str>,
+    attempt: u32,
+    effects: &mut Effects,
+) -> Outcome<String> {
     let given = match str_at(new, "spec.clusterIP") {
         "" => items(new, "spec.clusterIPs").first().and_then(Value::as_str).unwrap_or(""),
         ip => ip,
@@ -94,8 +110,9 @@ async fn settle_ip(call: &Call<'_>, new: &Value, held: Option<&str>, attempt: u3
         return Ok(held.to_owned());
     }
     let ip = if given.is_empty() {
-        let reserved = |ip: &Ipv4Addr| call.core.config.reserved_ips.contains(ip) || *ip == call.core.config.kubernetes_ip();
-        let used = if attempt >= LOOK_AFTER { used(call.core).0 } else { BTreeSet::new() };
+        let reserved =
+            |ip: &Ipv4Addr| call.core.config.reserved_ips.contains(ip) || *ip == call.core.config.kubernetes_ip();
+        let used = used_ips(call.core, attempt).await?;
         let entropy = call.entropy.rotate_left(attempt * 7);
         let picked = network.pick(entropy, |ip| reserved(&ip) || used.contains(&ip));
         picked.ok_or_else(|| Status::internal("failed to allocate a serviceIP: range is full"))?.to_string()
@@ -116,7 +133,13 @@ async fn settle_ip(call: &Call<'_>, new: &Value, held: Option<&str>, attempt: u3
     Ok(ip)
 }
 
-async fn settle_ports(call: &Call<'_>, new: &mut Value, old: Option<&Value>, attempt: u32, effects: &mut Effects) -> Outcome<()> {
+async fn settle_ports(
+    call: &Call<'_>,
+    new: &mut Value,
+    old: Option<&Value>,
+    attempt: u32,
+    effects: &mut Effects,
+) -> Outcome<()> {
     let held = old.map(held_ports).unwrap_or_default();
     if !matches!(str_at(new, "spec.type"), "NodePort" | "LoadBalancer") {
         for port in items_mut(&mut new["spec"], "ports") {
@@ -135,7 +158,7 @@ async fn settle_ports(call: &Call<'_>, new: &mut Value, old: Option<&Value>, att
     if wants_ports(new) {
         keep_ports(new, old);
         now.extend(held_ports(new));
-        fill_ports(call, new, &mut now, attempt)?;
+        fill_ports(call, new, &mut now, attempt).await?;
     }
     let owner = owner(new);
     for port in now.difference(&held) {
@@ -161,8 +184,8 @@ fn keep_ports(new: &mut Value, old: Option<&Value>) {
     }
 }
 
-fn fill_ports(call: &Call<'_>, new: &mut Value, now: &mut BTreeSet<u16>, attempt: u32) -> Outcome<()> {
-    let used = if attempt >= LOOK_AFTER { used(call.core).1 } else { BTreeSet::new() };
+async fn fill_ports(call: &Call<'_>, new: &mut Value, now: &mut BTreeSet<u16>, attempt: u32) -> Outcome<()> {
+    let used = used_ports(call.core, attempt).await?;
     for (at, port) in items_mut(&mut new["spec"], "ports").iter_mut().enumerate() {
         if port["nodePort"].as_u64().unwrap_or(0) == 0 {
             let entropy = call.entropy.rotate_left(attempt * 7 + u32::try_from(at % 64).unwrap_or(0) * 11);
@@ -176,12 +199,38 @@ fn fill_ports(call: &Call<'_>, new: &mut Value, now: &mut BTreeSet<u16>, attempt
     Ok(())
 }
 
+async fn used_ips(core: &Core, attempt: u32) -> Outcome<BTreeSet<Ipv4Addr>> {
+    match attempt {
+        0..LOOK_AFTER => Ok(BTreeSet::new()),
+        LOOK_AFTER..ASK_AFTER => Ok(used(core).0),
+        _ => keys(core, &ip_key("")).await,
+    }
+}
+
+async fn used_ports(core: &Core, attempt: u32) -> Outcome<BTreeSet<u16>> {
+    match attempt {
+        0..LOOK_AFTER => Ok(BTreeSet::new()),
+        LOOK_AFTER..ASK_AFTER => Ok(used(core).1),
+        _ => keys(core, "/alloc/nodeports/").await,
+    }
+}
+
+/// What the store says is taken under a prefix.
+async fn keys<T: std::str::FromStr + Ord>(core: &Core, prefix: &str) -> Outcome<BTreeSet<T>> {
+    let store = &core.stored_kind(&SERVICE).group.store;
+    let request = RangeRequest { keys_only: true, ..RangeRequest::prefix(prefix.to_owned()) };
+    let reply = store.range(request).await.map_err(store_failure)?;
+    let names = reply.kvs.iter().filter_map(|kv| std::str::from_utf8(&kv.key[prefix.len()..]).ok()?.parse().ok());
+    Ok(names.collect())
+}
+
 /// Everything that the Services in the cache hold.
 fn used(core: &Core) -> (BTreeSet<Ipv4Addr>, BTreeSet<u16>) {
     let snapshot = core.stored_kind(&SERVICE).resource.snapshot();
     let mut all = (BTreeSet::new(), BTreeSet::new());
     for service in snapshot.tree.values() {
-        let (ip, ports) = service.derived(|value| (held_ip(value).and_then(|ip| ip.parse::<Ipv4Addr>().ok()), held_ports(value)));
+        let (ip, ports) =
+            service.derived(|value| (held_ip(value).and_then(|ip| ip.parse::<Ipv4Addr>().ok()), held_ports(value)));
         all.0.extend(ip);
         all.1.extend(ports);
     }

@@ -51,8 +51,10 @@ pub fn core_versions(core: &Core) -> Value {
 }
 
 fn api_group(group: &str) -> Value {
-    let versions: Vec<Value> =
-        versions(group).iter().map(|version| json!({"groupVersion": group_version(group, version), "version": version})).collect();
+    let versions: Vec<Value> = versions(group)
+        .iter()
+        .map(|version| json!({"groupVersion": group_version(group, version), "version": version}))
+        .collect();
     json!({"name": group, "versions": versions, "preferredVersion": versions[0]})
 }
 

@@ -4,7 +4,7 @@ pub mod discovery;
 mod health;
 
 use crate::core::Core;
-use crate::http::body::{JSON, empty, respond, text};
+use crate::http::body::{JSON, respond, text};
 use crate::http::negotiate::{self, Output};
 use crate::http::{Outcome, Query, Response};
 use crate::rest::output::respond_in;
@@ -26,7 +26,9 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
         ["healthz" | "livez" | "readyz", ..] => health::serve(core, &parts, query).await,
         ["metrics"] => Ok(text(StatusCode::OK, core.metrics.render(core))),
         ["api"] if negotiate::wants_aggregated_discovery(headers) => aggregated(&discovery::aggregated_core(), headers),
-        ["apis"] if negotiate::wants_aggregated_discovery(headers) => aggregated(&discovery::aggregated_groups(), headers),
+        ["apis"] if negotiate::wants_aggregated_discovery(headers) => {
+            aggregated(&discovery::aggregated_groups(), headers)
+        }
         ["api"] => json(headers, &discovery::core_versions(core)),
         ["apis"] => json(headers, &discovery::groups()),
         ["api", version] => found(headers, discovery::resources("", version)),
@@ -37,7 +39,9 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
         ["openapi", "v3", "api", version] => open_api("", version, headers),
         ["openapi", "v3", "apis", group, version] => open_api(group, version, headers),
         [".well-known", "openid-configuration"] => json(headers, &core.tokens.discovery()),
-        ["openid", "v1", "jwks"] => Ok(respond(StatusCode::OK, "application/jwk-set+json", core.tokens.jwks().to_string())),
+        ["openid", "v1", "jwks"] => {
+            Ok(respond(StatusCode::OK, "application/jwk-set+json", core.tokens.jwks().to_string()))
+        }
         _ => Err(Status::no_such_resource().into()),
     }
 }
@@ -59,7 +63,8 @@ fn etag_of(body: &[u8]) -> String {
 
 /// A body with an ETag; 304 when the client has it already.
 fn tagged(headers: &HeaderMap, mut response: Response, etag: &str) -> Response {
-    let unchanged = headers.get(header::IF_NONE_MATCH).and_then(|tag| tag.to_str().ok()).is_some_and(|tag| tag.contains(etag));
+    let unchanged =
+        headers.get(header::IF_NONE_MATCH).and_then(|tag| tag.to_str().ok()).is_some_and(|tag| tag.contains(etag));
     if unchanged {
         // Clients lay these headers over what they kept: the type must stay what it was.
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -112,7 +117,10 @@ mod tests {
         assert_eq!(tagged(&headers, whole(), "\"1\"").status(), StatusCode::OK);
         headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"1\""));
         let answer = tagged(&headers, whole(), "\"1\"");
-        assert_eq!((answer.status(), &answer.headers()[header::CONTENT_TYPE]), (StatusCode::NOT_MODIFIED, &HeaderValue::from_static("application/x")));
+        assert_eq!(
+            (answer.status(), &answer.headers()[header::CONTENT_TYPE]),
+            (StatusCode::NOT_MODIFIED, &HeaderValue::from_static("application/x"))
+        );
         assert!(!answer.headers().contains_key(header::CONTENT_LENGTH));
     }
 }

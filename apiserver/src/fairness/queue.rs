@@ -127,7 +127,8 @@ impl State {
 
     /// The first waiter of the busy queue that has been served least.
     fn next(&mut self) -> Option<oneshot::Sender<()>> {
-        let queue = self.queues.iter_mut().filter(|queue| !queue.waiting.is_empty()).min_by_key(|queue| queue.served)?;
+        let queue =
+            self.queues.iter_mut().filter(|queue| !queue.waiting.is_empty()).min_by_key(|queue| queue.served)?;
         self.virtual_time = queue.served;
         queue.served += 1;
         queue.waiting.pop_front()

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 
 pub fn fresh(name: &str, uid: &str, created: &str) -> Vec<u8> {
     let metadata = json!({"name": name, "uid": uid, "creationTimestamp": created});
-    json!({"apiVersion": "gantry.dev/v1", "kind": "NodeAllocation", "metadata": metadata, "writes": 0}).to_string().into_bytes()
+    json!({"apiVersion": "gantry.dev/v1", "kind": "NodeAllocation", "metadata": metadata, "writes": 0})
+        .to_string()
+        .into_bytes()
 }
 
 /// The next version.

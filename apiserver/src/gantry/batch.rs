@@ -38,7 +38,8 @@ impl Item {
     }
 
     fn moved(&self) -> Box<Status> {
-        let why = format!("the allocation of node {} is not at version {} any more", self.node, self.allocation_version);
+        let why =
+            format!("the allocation of node {} is not at version {} any more", self.node, self.allocation_version);
         Status::conflict_because("pods/binding", &self.name, &why).into()
     }
 }

@@ -95,7 +95,7 @@ impl Bind<'_> {
             compare.push(Compare::unchanged(key.clone(), Revision(current.as_ref().map_or(0, |claim| claim.revision))));
             failure.push(Op::Get { key: key.clone().into() });
             success.push(Op::Put { key: key.into(), value: taken.to_string().into() });
-            object_mut(&mut new["metadata"]["annotations"])[claim::EPOCH] = epoch.to_string().into();
+            object_mut(&mut new["metadata"]["annotations"]).insert(claim::EPOCH.to_owned(), epoch.to_string().into());
         }
         mark_bound(&mut new, self.node, self.annotations, now);
         let bytes = serde_json::to_vec(&new).map_err(Status::internal)?;
@@ -128,13 +128,15 @@ impl Bind<'_> {
 fn mark_bound(pod: &mut Value, node: &str, annotations: Option<&Map<String, Value>>, now: Timestamp) {
     pod["spec"]["nodeName"] = node.into();
     for (key, value) in annotations.into_iter().flatten() {
-        object_mut(&mut pod["metadata"]["annotations"])[key] = value.clone();
+        object_mut(&mut pod["metadata"]["annotations"]).insert(key.clone(), value.clone());
     }
     let status = &mut pod["status"];
     object_mut(status);
     let mut conditions: Vec<Value> = items(status, "conditions").to_vec();
     conditions.retain(|condition| condition["type"] != "PodScheduled");
-    conditions.push(json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string()}));
+    conditions.push(
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string()}),
+    );
     status["conditions"] = conditions.into();
 }
 

@@ -23,10 +23,12 @@ pub fn identity(pod: &Value) -> Option<String> {
     Some(match kind {
         "StatefulSet" => format!("statefulset-{name}"),
         // Every rollout makes another ReplicaSet; the Deployment is who may run once.
-        "ReplicaSet" => match metadata["labels"]["pod-template-hash"].as_str().and_then(|hash| owner_name.strip_suffix(hash)) {
-            Some(deployment) => format!("deployment-{}0", deployment),
-            None => format!("replicaset-{owner_name}-0"),
-        },
+        "ReplicaSet" => {
+            match metadata["labels"]["pod-template-hash"].as_str().and_then(|hash| owner_name.strip_suffix(hash)) {
+                Some(deployment) => format!("deployment-{}0", deployment),
+                None => format!("replicaset-{owner_name}-0"),
+            }
+        }
         _ => {
             let index = metadata["annotations"]["batch.kubernetes.io/job-completion-index"].as_str().unwrap_or("0");
             format!("{}-{owner_name}-{index}", kind.to_lowercase())
@@ -40,7 +42,14 @@ pub fn is_free(claim: &Value) -> bool {
 }
 
 /// The claim after this pod took it, and its new epoch. `current` is the claim as it stands, if it was ever made.
-pub fn taken(current: Option<&Value>, namespace: &str, identity: &str, uid: &str, node: &str, now: &str) -> (Value, u64) {
+pub fn taken(
+    current: Option<&Value>,
+    namespace: &str,
+    identity: &str,
+    uid: &str,
+    node: &str,
+    now: &str,
+) -> (Value, u64) {
     let epoch = current.and_then(|claim| claim["epoch"].as_u64()).unwrap_or(0) + 1;
     let metadata = match current {
         Some(claim) => claim["metadata"].clone(),

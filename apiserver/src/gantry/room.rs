@@ -81,7 +81,8 @@ fn host_ports(spec: &Value) -> BTreeSet<(String, String, u64)> {
     let ports = containers.flat_map(|container| items(container, "ports"));
     ports
         .filter_map(|port| {
-            let number = port["hostPort"].as_u64().or_else(|| on_host.then(|| port["containerPort"].as_u64()).flatten())?;
+            let number =
+                port["hostPort"].as_u64().or_else(|| on_host.then(|| port["containerPort"].as_u64()).flatten())?;
             let or = |field: &str, other: &str| match str_at(port, field) {
                 "" => other.to_owned(),
                 text => text.to_owned(),

@@ -86,10 +86,12 @@ fn acceptable(entry: &str) -> Option<Output> {
 
 /// Whether the client asks for aggregated discovery, version 2.
 pub fn wants_aggregated_discovery(headers: &HeaderMap) -> bool {
-    headers.get_all(ACCEPT).iter().filter_map(|header| header.to_str().ok()).flat_map(|text| text.split(',')).any(|entry| {
-        let has = |part: &str| entry.split(';').any(|p| p.trim() == part);
-        has("application/json") && has("g=apidiscovery.k8s.io") && has("v=v2") && has("as=APIGroupDiscoveryList")
-    })
+    headers.get_all(ACCEPT).iter().filter_map(|header| header.to_str().ok()).flat_map(|text| text.split(',')).any(
+        |entry| {
+            let has = |part: &str| entry.split(';').any(|p| p.trim() == part);
+            has("application/json") && has("g=apidiscovery.k8s.io") && has("v=v2") && has("as=APIGroupDiscoveryList")
+        },
+    )
 }
 
 /// Reads `Content-Type`. A missing one is JSON, as Kubernetes takes it.
@@ -127,7 +129,10 @@ mod tests {
                 "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
                 out(Encoding::Json, Projection::Table),
             ),
-            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", out(Encoding::Json, Projection::Metadata)),
+            (
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+                out(Encoding::Json, Projection::Metadata),
+            ),
             ("application/yaml", out(Encoding::Yaml, Projection::Whole)),
             ("*/*", out(Encoding::Json, Projection::Whole)),
             ("text/html", None),
@@ -141,7 +146,8 @@ mod tests {
 
     #[test]
     fn aggregated_discovery_is_recognised_with_extra_parameters() {
-        let text = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json";
+        let text =
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json";
         assert!(wants_aggregated_discovery(&accept(text)));
         assert!(!wants_aggregated_discovery(&accept("application/json")));
     }

@@ -59,7 +59,10 @@ mod tests {
     fn pairs_are_decoded() {
         let query = Query::parse(Some("labelSelector=a%3Db%2Cc+in+%28d%29&watch=1&empty=&limit=5&bare&no=false"));
         assert_eq!(query.get("labelSelector"), Some("a=b,c in (d)"));
-        assert_eq!((query.flag("watch"), query.flag("bare"), query.flag("no"), query.flag("other")), (true, true, false, false));
+        assert_eq!(
+            (query.flag("watch"), query.flag("bare"), query.flag("no"), query.flag("other")),
+            (true, true, false, false)
+        );
         assert_eq!(query.get("empty"), None);
         assert_eq!(query.number("limit").unwrap(), Some(5));
         assert_eq!(query.number("watch").unwrap(), Some(1));

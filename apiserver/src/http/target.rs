@@ -51,9 +51,14 @@ pub struct ResourcePath {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    Resource { verb: Option<Verb>, path: ResourcePath },
+    Resource {
+        verb: Option<Verb>,
+        path: ResourcePath,
+    },
     /// Discovery, health, metrics and the like: the verb is the method in lower case.
-    NonResource { path: String },
+    NonResource {
+        path: String,
+    },
 }
 
 /// Parts of `/api/v1/namespaces/NAME/...` that belong to the namespace itself.
@@ -75,12 +80,13 @@ impl Target {
         };
         let mut found = ResourcePath { group: group.to_owned(), version: version.clone(), ..ResourcePath::default() };
         let own = |name: &str| NAMESPACE_SUBRESOURCES.contains(&name);
-        let rest = if rest[0] == "namespaces" && rest.len() > 2 && !(group.is_empty() && rest.len() == 3 && own(&rest[2])) {
-            found.namespace = rest[1].clone();
-            &rest[2..]
-        } else {
-            rest
-        };
+        let rest =
+            if rest[0] == "namespaces" && rest.len() > 2 && !(group.is_empty() && rest.len() == 3 && own(&rest[2])) {
+                found.namespace = rest[1].clone();
+                &rest[2..]
+            } else {
+                rest
+            };
         let mut steps = rest.iter().cloned();
         found.resource = steps.next().unwrap_or_default();
         found.name = steps.next().unwrap_or_default();
@@ -137,7 +143,11 @@ mod tests {
         check(Method::POST, "/api/v1/namespaces/x/pods", "create /v1/pods ns=x name= sub= tail=");
         check(Method::GET, "/api/v1/namespaces/x/pods/p/log?follow=1", "get /v1/pods ns=x name=p sub=log tail=");
         check(Method::GET, "/api/v1/pods?watch=true", "watch /v1/pods ns= name= sub= tail=");
-        check(Method::PATCH, "/apis/apps/v1/namespaces/x/deployments/d/scale", "patch apps/v1/deployments ns=x name=d sub=scale tail=");
+        check(
+            Method::PATCH,
+            "/apis/apps/v1/namespaces/x/deployments/d/scale",
+            "patch apps/v1/deployments ns=x name=d sub=scale tail=",
+        );
         check(Method::DELETE, "/api/v1/namespaces/x/pods", "deletecollection /v1/pods ns=x name= sub= tail=");
         check(Method::GET, "/api/v1/nodes/n/proxy/a/b", "get /v1/nodes ns= name=n sub=proxy tail=a/b");
         check(Method::TRACE, "/api/v1/nodes/n", "none /v1/nodes ns= name=n sub= tail=");

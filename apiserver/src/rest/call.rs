@@ -78,7 +78,13 @@ impl Call<'_> {
     }
 
     pub fn ctx(&self) -> Ctx<'_> {
-        Ctx { now: self.now, user: self.user, subresource: self.subresource, entropy: self.entropy, dry_run: self.options.dry_run }
+        Ctx {
+            now: self.now,
+            user: self.user,
+            subresource: self.subresource,
+            entropy: self.entropy,
+            dry_run: self.options.dry_run,
+        }
     }
 
     pub fn warn(&self, texts: impl IntoIterator<Item = String>) {

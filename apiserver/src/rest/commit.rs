@@ -72,11 +72,21 @@ fn changed(found: Option<OpReply>, expected: u64) -> Outcome<Verdict> {
 }
 
 /// Only the object's own condition is checked: a dry run must not take addresses or room.
-async fn dry_run(call: &Call<'_>, compare: Vec<Compare>, failure: Vec<Op>, bytes: Bytes, expected: u64) -> Outcome<Verdict> {
+async fn dry_run(
+    call: &Call<'_>,
+    compare: Vec<Compare>,
+    failure: Vec<Op>,
+    bytes: Bytes,
+    expected: u64,
+) -> Outcome<Verdict> {
     let own = compare.into_iter().take(1).collect();
     let txn = Txn { compare: own, success: Vec::new(), failure };
     let reply = call.served.group.store.txn(txn).await.map_err(store_failure)?;
-    if reply.succeeded { Ok(Verdict::Done { bytes, revision: expected }) } else { changed(reply.ops.into_iter().next(), expected) }
+    if reply.succeeded {
+        Ok(Verdict::Done { bytes, revision: expected })
+    } else {
+        changed(reply.ops.into_iter().next(), expected)
+    }
 }
 
 /// Whether a decision made from `revision` still stands.
@@ -85,5 +95,9 @@ pub async fn is_current(call: &Call<'_>, key: String, revision: u64) -> Outcome<
     let compare = vec![Compare { key: key.clone(), target: CompareTarget::ModRevision(Revision(revision)) }];
     let txn = Txn { compare, success: Vec::new(), failure: vec![Op::Get { key }] };
     let reply = call.served.group.store.txn(txn).await.map_err(store_failure)?;
-    if reply.succeeded { Ok(Verdict::Done { bytes: Bytes::new(), revision }) } else { changed(reply.ops.into_iter().next(), revision) }
+    if reply.succeeded {
+        Ok(Verdict::Done { bytes: Bytes::new(), revision })
+    } else {
+        changed(reply.ops.into_iter().next(), revision)
+    }
 }

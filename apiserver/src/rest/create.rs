@@ -93,4 +93,3 @@ pub fn check(call: &Call<'_>, new: &Value, old: Option<&Value>, name: &str) -> O
     call.warn(strategy.warnings(new, old));
     Ok(())
 }
-

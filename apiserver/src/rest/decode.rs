@@ -56,7 +56,9 @@ fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) -> Out
         }
         (_, k) => {
             let k = k.unwrap_or("");
-            return Err(Status::bad_request(format!("{k} in version {api_version:?} cannot be handled as a {kind}")).into());
+            return Err(
+                Status::bad_request(format!("{k} in version {api_version:?} cannot be handled as a {kind}")).into()
+            );
         }
     }
     object["apiVersion"] = api_version.into();

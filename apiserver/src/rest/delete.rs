@@ -40,7 +40,9 @@ impl DeleteOptions {
     pub fn read(body: Value, query: &Query) -> Outcome<Self> {
         let mut options: Self = match body {
             Value::Null => Self::default(),
-            body => serde_json::from_value(body).map_err(|error| Status::bad_request(format!("DeleteOptions: {error}")))?,
+            body => {
+                serde_json::from_value(body).map_err(|error| Status::bad_request(format!("DeleteOptions: {error}")))?
+            }
         };
         if let Some(seconds) = query.number("gracePeriodSeconds")? {
             options.grace_period_seconds = Some(seconds);
@@ -177,7 +179,11 @@ fn preconditions(call: &Call<'_>, options: &DeleteOptions, old: &Stored) -> Outc
 }
 
 /// Deletes everything that matches; returns the last states.
-pub async fn delete_collection(call: &Call<'_>, selection: &Selection, options: &DeleteOptions) -> Outcome<Vec<Written>> {
+pub async fn delete_collection(
+    call: &Call<'_>,
+    selection: &Selection,
+    options: &DeleteOptions,
+) -> Outcome<Vec<Written>> {
     let revision = call.served.group.store.read_revision().await.map_err(crate::core::store_failure)?;
     call.served.group.wait_for(revision.0).await.map_err(|behind| Status::timeout(&behind.to_string(), 1))?;
     let snapshot = call.served.resource.snapshot();

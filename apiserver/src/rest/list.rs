@@ -98,9 +98,12 @@ pub async fn list(call: &Call<'_>, query: &Query, selection: &Selection, writer:
             let token = Token::decode(token)?;
             from_store(call, selection, (token.rv > 0).then_some(token.rv), &token.start, limit).await?
         }
-        (None, Some("0"), Some("Exact")) => return Err(bad_match("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")),
+        (None, Some("0"), Some("Exact")) => {
+            return Err(bad_match("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+        }
         (None, Some(version), Some("Exact")) => {
-            let revision = version.parse().map_err(|_| Status::bad_request(format!("invalid resourceVersion {version:?}")))?;
+            let revision =
+                version.parse().map_err(|_| Status::bad_request(format!("invalid resourceVersion {version:?}")))?;
             from_store(call, selection, Some(revision), "", limit).await?
         }
         // As Kubernetes: a list from the cache's own version is not paged.
@@ -134,7 +137,13 @@ fn from_cache(call: &Call<'_>, selection: &Selection, limit: usize) -> Page {
 }
 
 /// Reads at a revision of the past, from `start` (a path) on.
-async fn from_store(call: &Call<'_>, selection: &Selection, revision: Option<u64>, start: &str, limit: usize) -> Outcome<Page> {
+async fn from_store(
+    call: &Call<'_>,
+    selection: &Selection,
+    revision: Option<u64>,
+    start: &str,
+    limit: usize,
+) -> Outcome<Page> {
     let prefix = call.kind().key_prefix(&selection.namespace);
     let all = call.kind().key_prefix("");
     let first = format!("{all}{start}");
@@ -241,7 +250,8 @@ fn with_totals(call: &Call<'_>, page: &Page, metadata: &Value, writer: &Writer) 
         })
         .collect();
     let kind = call.kind();
-    let list = json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": metadata, "items": items});
+    let list =
+        json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": metadata, "items": items});
     writer.value(StatusCode::OK, &list)
 }
 

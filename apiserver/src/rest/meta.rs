@@ -60,7 +60,14 @@ pub fn prepare_create(object: &mut Value, name: &str, call: &Call) -> Outcome<()
 /// What an update may not touch is taken from the old object; identity that differs is refused by the caller before.
 pub fn prepare_update(new: &mut Value, old: &Value) {
     const KEPT: [&str; 8] = [
-        "name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName",
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generateName",
     ];
     let metadata = &mut new["metadata"];
     object_mut(metadata);
@@ -105,7 +112,9 @@ pub fn validate(new: &Value, old: Option<&Value>, kind: &Kind, errors: &mut Fiel
         if !added.is_empty() {
             errors.forbidden(
                 "metadata.finalizers",
-                format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"),
+                format!(
+                    "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
+                ),
             );
         }
     }
@@ -155,7 +164,10 @@ fn validate_owners(metadata: &Value, errors: &mut FieldErrors) {
     for (at, owner) in owners.iter().enumerate() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if str_at(owner, field).is_empty() {
-                errors.required_because(format!("metadata.ownerReferences[{at}].{field}"), &format!("{field} must not be empty"));
+                errors.required_because(
+                    format!("metadata.ownerReferences[{at}].{field}"),
+                    &format!("{field} must not be empty"),
+                );
             }
         }
         controllers += usize::from(owner["controller"] == json!(true));

@@ -27,7 +27,8 @@ impl Include {
             Some("None") => Self::None,
             Some("Object") => Self::Object,
             Some(other) => {
-                let text = format!("unrecognized includeObject value: {other:?}: must be one of None, Metadata, Object");
+                let text =
+                    format!("unrecognized includeObject value: {other:?}: must be one of None, Metadata, Object");
                 return Err(Status::bad_request(text).into());
             }
         })
@@ -65,7 +66,8 @@ impl Writer {
             Projection::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
             Projection::Whole => (resource.kind.list_kind(), resource.kind.api_version()),
         };
-        let text = format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[", head.0, head.1);
+        let text =
+            format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[", head.0, head.1);
         out.extend_from_slice(text.as_bytes());
     }
 

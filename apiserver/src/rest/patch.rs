@@ -72,7 +72,10 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Writt
         return apply(call, body).await;
     }
     if call.options.force {
-        return Err(Status::bad_request("PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch").into());
+        return Err(Status::bad_request(
+            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch",
+        )
+        .into());
     }
     let patch = Patch::read(input, body)?;
     let ty = call.served.resource.schema;
@@ -85,7 +88,8 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Writt
 
 /// The schema's checks on what a patch made.
 fn typed(call: &Call<'_>, new: Value) -> Outcome<Value> {
-    let decoded = decode::from_value(new, call.served.resource.schema).map_err(|error| Status::bad_request(error.to_string()))?;
+    let decoded =
+        decode::from_value(new, call.served.resource.schema).map_err(|error| Status::bad_request(error.to_string()))?;
     call.warnings.lock().clear();
     call.settle(decoded)
 }
@@ -101,7 +105,8 @@ async fn apply(call: &Call<'_>, body: &Bytes) -> Outcome<Written> {
         Err(status) if status.code() == 404 && call.subresource.is_none() => {
             let uid = applied["metadata"]["uid"].as_str().unwrap_or("");
             if !uid.is_empty() {
-                let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+                let why =
+                    format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
                 return Err(Status::conflict_because(&call.kind().resource(), call.name, &why).into());
             }
             match create(call, ownership::apply(call, None, &applied)?).await {

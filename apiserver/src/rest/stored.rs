@@ -16,7 +16,8 @@ pub struct Stored {
 
 impl Stored {
     pub fn read(bytes: Bytes, revision: u64) -> Outcome<Self> {
-        let value = serde_json::from_slice(&bytes).map_err(|error| Status::internal(format!("stored object: {error}")))?;
+        let value =
+            serde_json::from_slice(&bytes).map_err(|error| Status::internal(format!("stored object: {error}")))?;
         Ok(Self { value, revision })
     }
 

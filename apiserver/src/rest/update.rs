@@ -10,6 +10,7 @@ use crate::admission::{Attributes, Operation};
 use crate::effects;
 use crate::http::Outcome;
 use crate::kinds::value::{at, items, remove, str_at};
+use gantry_apimachinery::patch::apply::equal_but_times;
 use gantry_apimachinery::status::Status;
 use serde_json::Value;
 
@@ -61,7 +62,10 @@ async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, old: &Stored, 
     }
     strategy.defaults(&mut new);
     strategy.prepare_update(&mut new, &old.value, &call.ctx());
-    if call.served.resource.has_generation && call.subresource != Some("status") && strategy.bumps_generation(&new, &old.value) {
+    if call.served.resource.has_generation
+        && call.subresource != Some("status")
+        && strategy.bumps_generation(&new, &old.value)
+    {
         meta::bump_generation(&mut new);
     }
     check(call, &new, Some(&old.value), call.name)?;
@@ -70,7 +74,7 @@ async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, old: &Stored, 
     }
     meta::tidy(&mut new);
     ownership::track(call, Some(&old.value), &mut new);
-    if new == old.value && !ends_deletion(&new) {
+    if equal_but_times(&new, &old.value) && !ends_deletion(&new) {
         return match is_current(call, kind.key(call.namespace, call.name), old.revision).await? {
             Verdict::Done { .. } => {
                 let bytes = serde_json::to_vec(&old.value).map_err(Status::internal)?.into();
@@ -106,7 +110,10 @@ fn preconditions(call: &Call<'_>, new: &Value, old: &Stored) -> Outcome<()> {
     let version = str_at(new, "metadata.resourceVersion");
     if !version.is_empty() && version != "0" && version != old.revision.to_string() {
         if version.parse::<u64>().is_err() {
-            return Err(Status::bad_request(format!("metadata.resourceVersion: Invalid value: {version:?}: must be a number")).into());
+            return Err(Status::bad_request(format!(
+                "metadata.resourceVersion: Invalid value: {version:?}: must be a number"
+            ))
+            .into());
         }
         return Err(Status::conflict(&resource, name).into());
     }
@@ -177,9 +184,7 @@ pub async fn replace(call: &Call<'_>, body: Value) -> Outcome<Written> {
     }
     let outcome = update(call, &|_| Ok(body.clone())).await;
     match outcome {
-        Err(status)
-            if creatable && status.code() == 404 && str_at(&body, "metadata.resourceVersion").is_empty() =>
-        {
+        Err(status) if creatable && status.code() == 404 && str_at(&body, "metadata.resourceVersion").is_empty() => {
             create(call, body).await
         }
         outcome => outcome,

@@ -53,7 +53,8 @@ pub async fn watch(
         }
         (false, Some("0")) => From::Contents,
         (false, Some(version)) => {
-            let wanted = version.parse().map_err(|_| Status::bad_request(format!("invalid resourceVersion {version:?}")))?;
+            let wanted =
+                version.parse().map_err(|_| Status::bad_request(format!("invalid resourceVersion {version:?}")))?;
             From::After(wanted)
         }
     };
@@ -85,6 +86,7 @@ pub async fn watch(
         selection,
         writer,
         shutdown,
+        after: if let From::After(revision) = from { revision } else { 0 },
         state: Phase::Initial(subscription),
     };
     let mut response = respond(StatusCode::OK, JSON, Bytes::new());
@@ -97,15 +99,21 @@ fn initial_events(query: &Query, bookmarks: bool) -> Outcome<bool> {
     let rule = query.get("resourceVersionMatch");
     if !query.has("sendInitialEvents") {
         if rule.is_some() {
-            return Err(forbidden("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+            return Err(forbidden(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
         }
         return Ok(false);
     }
     if rule != Some("NotOlderThan") {
-        return Err(forbidden("resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+        return Err(forbidden(
+            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
     }
     if wanted && !bookmarks {
-        return Err(forbidden("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless allowWatchBookmarks is set"));
+        return Err(forbidden(
+            "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless allowWatchBookmarks is set",
+        ));
     }
     Ok(wanted)
 }
@@ -151,6 +159,8 @@ struct Watcher {
     ends: Instant,
     every: Interval,
     shutdown: CancellationToken,
+    /// The client has seen everything up to here, perhaps from another server that is further than this one.
+    after: u64,
     state: Phase,
 }
 
@@ -229,12 +239,15 @@ impl Watcher {
         // Everything up to `applied` was offered before `applied` was published: an empty queue means that it was all taken.
         let applied = self.group.applied();
         if live.events.is_empty() {
-            return Some(self.bookmark(applied.max(live.revision), false));
+            return Some(self.bookmark(applied.max(live.revision).max(self.after), false));
         }
         Some(Bytes::new())
     }
 
     fn frame(&mut self, event: &Event) -> Bytes {
+        if event.revision <= self.after {
+            return Bytes::new();
+        }
         let Some((kind, object)) = event.seen_by(&self.selection) else { return Bytes::new() };
         // Ages in table rows are counted from the event, not from the watch's start.
         self.writer.now = self.group.now();
@@ -245,7 +258,11 @@ impl Watcher {
                 out.freeze()
             }),
             // Rows are the same for everyone who prints them; whole objects in rows are rare and not shared.
-            Projection::Table if self.sent_columns && self.writer.include == Default::default() && Arc::ptr_eq(object, &event.object) => {
+            Projection::Table
+                if self.sent_columns
+                    && self.writer.include == Default::default()
+                    && Arc::ptr_eq(object, &event.object) =>
+            {
                 let row = event.row.get_or_init(|| self.writer.event_object(&self.resource, object, false));
                 wrap(kind.as_str(), row)
             }
@@ -270,7 +287,8 @@ impl Watcher {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
             Projection::Table => {
-                let object = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+                let object =
+                    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
                 json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": null,
                     "rows": [{"cells": [], "object": object}]})
             }

@@ -11,7 +11,11 @@ use serde_json::Value;
 pub async fn bind(call: &Call<'_>, body: &Value) -> Outcome<Status> {
     let given = str_at(body, "metadata.name");
     if !call.name.is_empty() && !given.is_empty() && given != call.name {
-        return Err(Status::bad_request(format!("name in URL does not match name in Binding object: {} != {given}", call.name)).into());
+        return Err(Status::bad_request(format!(
+            "name in URL does not match name in Binding object: {} != {given}",
+            call.name
+        ))
+        .into());
     }
     let node = str_at(body, "target.name");
     if node.is_empty() {
@@ -19,7 +23,9 @@ pub async fn bind(call: &Call<'_>, body: &Value) -> Outcome<Status> {
     }
     let kind = str_at(body, "target.kind");
     if !["", "Node"].contains(&kind) {
-        return Err(Status::bad_request("target.kind: Unsupported value: supported values: \"Node\", \"<empty>\"").into());
+        return Err(
+            Status::bad_request("target.kind: Unsupported value: supported values: \"Node\", \"<empty>\"").into()
+        );
     }
     let bind = Bind {
         namespace: call.namespace,

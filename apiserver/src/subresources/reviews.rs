@@ -20,7 +20,9 @@ pub async fn answer(core: &Core, user: &UserInfo, kind: &str, namespace: &str, m
         "LocalSubjectAccessReview" => {
             let asked = str_at(&body, "spec.resourceAttributes.namespace");
             if asked != namespace {
-                let text = format!("spec.resourceAttributes.namespace: must match the namespace of the request ({namespace:?})");
+                let text = format!(
+                    "spec.resourceAttributes.namespace: must match the namespace of the request ({namespace:?})"
+                );
                 return Err(Status::bad_request(text).into());
             }
             access(core, &subject(&body), &body["spec"])

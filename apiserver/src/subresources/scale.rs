@@ -22,7 +22,8 @@ pub fn of(object: &Value) -> Value {
             metadata[field] = value.clone();
         }
     }
-    let selector = Selector::from_json(object["spec"].get("selector")).map(|selector| selector.to_string()).unwrap_or_default();
+    let selector =
+        Selector::from_json(object["spec"].get("selector")).map(|selector| selector.to_string()).unwrap_or_default();
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
         "spec": {"replicas": i64_at(object, "spec.replicas").unwrap_or(0)},

@@ -13,9 +13,11 @@ const MAX_SECONDS: i64 = 1 << 32;
 
 /// Answers the request with its token.
 pub async fn request(call: &Call<'_>, mut body: Value) -> Outcome<Value> {
-    let account = call.core.latest(call.kind(), call.namespace, call.name, false).await?.ok_or_else(|| call.not_found())?;
+    let account =
+        call.core.latest(call.kind(), call.namespace, call.name, false).await?.ok_or_else(|| call.not_found())?;
     let config = &call.core.config;
-    let mut audiences: Vec<String> = items(&body, "spec.audiences").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let mut audiences: Vec<String> =
+        items(&body, "spec.audiences").iter().filter_map(Value::as_str).map(str::to_owned).collect();
     if audiences.is_empty() {
         audiences.push(config.audience.clone());
     }
@@ -31,7 +33,10 @@ pub async fn request(call: &Call<'_>, mut body: Value) -> Outcome<Value> {
     }
     let mut bound = Bound {
         namespace: call.namespace.to_owned(),
-        serviceaccount: Reference { name: call.name.to_owned(), uid: str_at(&account.value, "metadata.uid").to_owned() },
+        serviceaccount: Reference {
+            name: call.name.to_owned(),
+            uid: str_at(&account.value, "metadata.uid").to_owned(),
+        },
         ..Bound::default()
     };
     bind(call, &body["spec"]["boundObjectRef"], &mut bound).await?;
@@ -73,14 +78,19 @@ async fn bind(call: &Call<'_>, reference: &Value, bound: &mut Bound) -> Outcome<
     let uid = str_at(&found, "metadata.uid").to_owned();
     let wanted = str_at(reference, "uid");
     if !wanted.is_empty() && wanted != uid {
-        let why = format!("the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated");
+        let why = format!(
+            "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+        );
         return Err(Status::conflict_because(kind.plural, name, &why).into());
     }
     let reference = Some(Reference { name: name.to_owned(), uid });
     match kind.kind {
         "Pod" => {
             if str_at(&found, "spec.serviceAccountName") != call.name {
-                let why = format!("cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.", call.name);
+                let why = format!(
+                    "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+                    call.name
+                );
                 return Err(Status::bad_request(why).into());
             }
             let node = str_at(&found, "spec.nodeName");

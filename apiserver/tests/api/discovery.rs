@@ -1,0 +1,68 @@
+//! Discovery, OpenAPI, version, health.
+
+use crate::harness::Api;
+use http::Method;
+use serde_json::json;
+
+const AGGREGATED: &str =
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json";
+
+#[tokio::test]
+async fn plain_and_aggregated_discovery_agree() {
+    let api = Api::new().await;
+    let groups = api.get("/apis").await.ok();
+    let aggregated = api.get_as("/apis", AGGREGATED).await.ok();
+    let plain: Vec<&str> = groups["groups"].as_array().unwrap().iter().map(|g| g["name"].as_str().unwrap()).collect();
+    let other: Vec<&str> =
+        aggregated["items"].as_array().unwrap().iter().map(|g| g["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(plain, other);
+    assert!(plain.contains(&"apps") && plain.contains(&"gantry.dev"));
+    let core = api.get("/api/v1").await.ok();
+    let find = |name: &str| core["resources"].as_array().unwrap().iter().find(|r| r["name"] == name).unwrap().clone();
+    assert_eq!(find("pods")["shortNames"], json!(["po"]));
+    assert_eq!(
+        (&find("pods/eviction")["group"], &find("pods/eviction")["kind"]),
+        (&json!("policy"), &json!("Eviction"))
+    );
+    for group in plain {
+        assert_eq!(api.get(&format!("/apis/{group}")).await.ok()["kind"], "APIGroup");
+        assert_eq!(api.get(&format!("/apis/{group}/v1")).await.ok()["kind"], "APIResourceList");
+    }
+    assert_eq!(api.get("/apis/none").await.code, 404);
+    assert_eq!(api.get("/api").await.ok()["versions"], json!(["v1"]));
+}
+
+#[tokio::test]
+async fn documents_have_tags_and_304_keeps_their_type() {
+    let api = Api::new().await;
+    for (path, accept) in [
+        ("/api", AGGREGATED),
+        ("/openapi/v3", "application/json"),
+        ("/openapi/v3/api/v1", "application/json"),
+        ("/openapi/v2", "application/json"),
+    ] {
+        let full = api.get_as(path, accept).await;
+        let tag = full.headers["etag"].to_str().unwrap().to_owned();
+        let again = api.send(Method::GET, path, &[("accept", accept), ("if-none-match", &tag)], "").await;
+        assert_eq!((again.code, again.text.as_str()), (304, ""), "{path}");
+        assert_eq!(again.headers["content-type"], full.headers["content-type"]);
+    }
+    let index = api.get("/openapi/v3").await.ok();
+    let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
+    assert!(api.get(&url).await.ok()["paths"].is_object());
+}
+
+#[tokio::test]
+async fn version_health_and_keys() {
+    let api = Api::new().await;
+    assert_eq!(api.get("/version").await.ok()["gitVersion"], "v1.35.2+gantry");
+    for path in ["/healthz", "/livez", "/readyz", "/readyz/ping", "/readyz/store-state"] {
+        let reply = api.get(path).await;
+        assert_eq!((reply.code, reply.text.as_str()), (200, "ok"), "{path}");
+    }
+    assert!(api.get("/readyz?verbose").await.text.contains("[+]watch-cache-state ok"));
+    assert_eq!(api.get("/readyz/none").await.code, 404);
+    assert!(api.get("/metrics").await.text.contains("apiserver_request_total"));
+    assert_eq!(api.get("/openid/v1/jwks").await.ok()["keys"][0]["crv"], "P-256");
+    assert!(api.get("/.well-known/openid-configuration").await.ok()["jwks_uri"].is_string());
+}

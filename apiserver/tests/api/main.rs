@@ -1,0 +1,14 @@
+//! The API server from outside its pipeline, in this process over an in-memory store: one module per behaviour.
+
+mod allocation;
+mod auth;
+mod bad_input;
+mod binding;
+mod delete;
+mod discovery;
+mod harness;
+mod lists;
+mod objects;
+mod patches;
+mod tables;
+mod watches;
