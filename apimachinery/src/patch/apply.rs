@@ -148,6 +148,37 @@ pub fn merge(
     }
 }
 
+/// Whether two versions differ at most in when their owners last wrote: such a write is not worth a version.
+pub fn equal_but_times(a: &Value, b: &Value) -> bool {
+    if a == b {
+        return true;
+    }
+    let (Value::Object(x), Value::Object(y)) = (a, b) else { return false };
+    let same = |name: &str, v: &Value| match name {
+        "metadata" => equal_metadata(v, &b["metadata"]),
+        _ => y.get(name) == Some(v),
+    };
+    x.len() == y.len() && x.iter().all(|(name, v)| same(name, v))
+}
+
+fn equal_metadata(a: &Value, b: &Value) -> bool {
+    let (Value::Object(x), Value::Object(y)) = (a, b) else { return a == b };
+    let timeless = |list: &Value| {
+        let mut list = list.as_array().cloned().unwrap_or_default();
+        list.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| {
+            entry.remove("time");
+        });
+        // Entries are kept in the order of their times.
+        list.sort_by_key(Value::to_string);
+        list
+    };
+    let same = |name: &str, v: &Value| match name {
+        "managedFields" => timeless(v) == timeless(&b["managedFields"]),
+        _ => y.get(name) == Some(v),
+    };
+    x.len() == y.len() && x.iter().all(|(name, v)| same(name, v))
+}
+
 /// Records in `new.metadata.managedFields` that `writer` changed `live` (`None`: created it) into `new`.
 ///
 /// A client may edit `managedFields` itself by sending them: those then count instead of `live`'s. `[{}]` forgets all owners.

@@ -29,7 +29,12 @@ pub struct Attributes<'a> {
 impl Attributes<'_> {
     /// A new pod itself, not one of its subresources.
     fn creates_pod(&self) -> bool {
-        self.operation == Operation::Create
+        self.operation == Operation::Create && self.writes_pod()
+    }
+
+    /// A pod itself, new or changed, not one of its subresources.
+    fn writes_pod(&self) -> bool {
+        self.operation != Operation::Delete
             && self.call.subresource.is_none()
             && self.call.kind().group.is_empty()
             && self.call.kind().plural == "pods"

@@ -12,7 +12,7 @@ pub struct DefaultTolerationSeconds;
 
 impl Admission for DefaultTolerationSeconds {
     fn mutate(&self, attributes: &Attributes<'_>, pod: &mut Value) -> Outcome<()> {
-        if attributes.creates_pod() {
+        if attributes.writes_pod() {
             add(pod);
         }
         Ok(())

@@ -57,7 +57,9 @@ pub fn endpoint_ip(text: &str, path: &str, errors: &mut FieldErrors) {
     let why = match ip {
         _ if ip.is_unspecified() => format!("may not be unspecified ({ip})"),
         _ if ip.is_loopback() => "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned(),
-        IpAddr::V4(v4) if v4.is_link_local() => "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned(),
+        IpAddr::V4(v4) if v4.is_link_local() => {
+            "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()
+        }
         IpAddr::V6(v6) if v6.is_unicast_link_local() => {
             "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()
         }
@@ -83,9 +85,13 @@ mod tests {
         };
         let fine = "[]";
         check(fine, &|e| port(&json!({"port": 80}), "port", "p", e));
-        check("p.port: Invalid value: 0: must be between 1 and 65535, inclusive", &|e| port(&json!({}), "port", "p", e));
+        check("p.port: Invalid value: 0: must be between 1 and 65535, inclusive", &|e| {
+            port(&json!({}), "port", "p", e)
+        });
         check(fine, &|e| port_or_name(&json!("http"), "t", e));
-        check("t: Invalid value: 70000: must be between 1 and 65535, inclusive", &|e| port_or_name(&json!(70000), "t", e));
+        check("t: Invalid value: 70000: must be between 1 and 65535, inclusive", &|e| {
+            port_or_name(&json!(70000), "t", e)
+        });
         check(fine, &|e| endpoint_ip("10.0.0.1", "a", e));
         check("a: Invalid value: \"127.0.0.1\": may not be in the loopback range (127.0.0.0/8, ::1/128)", &|e| {
             endpoint_ip("127.0.0.1", "a", e);

@@ -215,6 +215,15 @@ fn an_update_owns_what_it_changed() {
 }
 
 #[test]
+fn times_alone_are_no_difference() {
+    let made = |at| apply(None, &config(json!({"a": "1"})), "m", at).unwrap();
+    assert!(equal_but_times(&made(1), &made(2)));
+    assert!(!equal_but_times(&made(1), &apply(None, &config(json!({"a": "1"})), "n", 1).unwrap()));
+    assert!(!equal_but_times(&made(1), &apply(None, &config(json!({"a": "2"})), "m", 1).unwrap()));
+    assert!(!equal_but_times(&made(1), &bare(&made(1))));
+}
+
+#[test]
 fn managed_fields_can_be_edited_and_reset() {
     let live = update(None, &config(json!({"a": "1"})), "u", 1);
     let mut edited = live.clone();

@@ -82,11 +82,9 @@ fn check_type(secret: &Value, errors: &mut FieldErrors) {
         }
         "kubernetes.io/dockercfg" => check_json(data, ".dockercfg", errors),
         "kubernetes.io/dockerconfigjson" => check_json(data, ".dockerconfigjson", errors),
-        "kubernetes.io/basic-auth" => {
-            if at(data, "username").is_none() && at(data, "password").is_none() {
-                errors.required("data[username]");
-                errors.required("data[password]");
-            }
+        "kubernetes.io/basic-auth" if at(data, "username").is_none() && at(data, "password").is_none() => {
+            errors.required("data[username]");
+            errors.required("data[password]");
         }
         "kubernetes.io/ssh-auth" => need("ssh-privatekey"),
         "kubernetes.io/tls" => {
