@@ -206,7 +206,7 @@ impl Resource {
     }
 
     pub fn watcher_count(&self) -> usize {
-        self.state.read().watchers.len()
+        self.state.read().watchers.count()
     }
 
     /// Starts a watch. Contents, replay and registration are taken under one lock, so that nothing is lost or seen twice.

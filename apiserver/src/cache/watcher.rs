@@ -39,7 +39,7 @@ impl Watchers {
         list.push(sender);
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.by.values().map(|list| list.iter().filter(|sender| !sender.is_closed()).count()).sum()
     }
 

@@ -31,7 +31,7 @@ pub enum Patch {
 
 impl Patch {
     pub fn read(input: Input, body: &Bytes) -> Outcome<Self> {
-        let value = || decode::untyped(body).map_err(|error| Status::bad_request(error.to_string()));
+        let value = || decode::untyped(body).map_err(|error| Box::new(Status::bad_request(error.to_string())));
         Ok(match input {
             Input::JsonPatch => Self::Json(value()?),
             Input::MergePatch => Self::Merge(value()?),

@@ -9,10 +9,7 @@ async fn every_bad_request_answers_a_status() {
     let api = Api::new().await;
     let json_type = "application/json";
     let big = format!("{{\"metadata\":{{\"name\":\"a\"}},\"data\":{{\"k\":\"{}\"}}}}", "x".repeat(3 << 20));
-    let over_store = format!(
-        "{{\"metadata\":{{\"name\":\"a\"}},\"binaryData\":{{}},\"data\":{{\"k\":\"{}\"}}}}",
-        "x".repeat(2 << 20)
-    );
+    let over_store = format!("{{\"metadata\":{{\"name\":\"a\"}},\"revision\":1,\"data\":{{\"k\":\"{}\"}}}}", "x".repeat(2 << 20));
     let rows: Vec<(Method, &str, &str, String, u16, &str)> = vec![
         (Method::POST, CONFIG_MAPS, json_type, "{\"metadata\": {\"name\": \"a\",}}".into(), 400, "line 1 column"),
         (Method::POST, CONFIG_MAPS, "application/yaml", "metadata:\n  name: [a".into(), 400, "line"),
@@ -26,7 +23,7 @@ async fn every_bad_request_answers_a_status() {
         (Method::PATCH, CONFIG_MAPS, json_type, "{}".into(), 405, ""),
         (Method::PATCH, "/api/v1/namespaces/default/configmaps/a", json_type, "{}".into(), 415, ""),
         (Method::POST, CONFIG_MAPS, json_type, big, 413, "limit is 3145728"),
-        (Method::POST, CONFIG_MAPS, json_type, over_store, 413, ""),
+        (Method::POST, "/apis/apps/v1/namespaces/default/controllerrevisions", json_type, over_store, 413, ""),
         (
             Method::POST,
             "/api/v1/namespaces/default/nothings",
