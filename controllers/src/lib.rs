@@ -101,6 +101,9 @@ const CONTROLLERS: &[Start] = &[
     |env, cancel| Box::pin(drive::<namespace::Namespaces>(env, cancel)),
     |env, cancel| Box::pin(drive::<node_lifecycle::NodeLifecycle>(env, cancel)),
     |env, cancel| Box::pin(drive::<taint_eviction::TaintEviction>(env, cancel)),
+    |env, cancel| Box::pin(drive::<job::Jobs>(env, cancel)),
+    |env, cancel| Box::pin(drive::<daemonset::DaemonSets>(env, cancel)),
+    |env, cancel| Box::pin(drive::<endpoints::EndpointsController>(env, cancel)),
     |env, cancel| Box::pin(drive::<pod_gc::PodGc>(env, cancel)),
 ];
 

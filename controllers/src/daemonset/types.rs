@@ -1,5 +1,6 @@
 //! A DaemonSet as its controller sees it, and what one look at it holds. Decides nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gantry_apimachinery::labels::LabelSelector;
@@ -7,7 +8,6 @@ use gantry_apimachinery::meta::{Object, ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::edge::Failure;
 use crate::objects::{Condition, Node, Pod, Template};
 use crate::revision::ControllerRevision;
 
@@ -67,12 +67,13 @@ pub struct Observed {
     pub set: Arc<DaemonSet>,
     /// Every machine, in order of names.
     pub nodes: Vec<Arc<Node>>,
-    /// Pods that the set owns, and pods of its namespace that nobody owns. Pods whose deletion was asked for are not here.
+    /// Pods that the set owns, and pods of its namespace that nobody owns.
     pub pods: Vec<Arc<Pod>>,
+    /// The uids of those whose deletion was accepted but is not seen yet.
+    pub deleting: BTreeSet<String>,
     pub revisions: Vec<Arc<ControllerRevision>>,
     /// Somebody else's revision has the name of the one to create.
     pub collided: bool,
-    pub failure: Option<Failure>,
 }
 
 impl Object for DaemonSet {

@@ -1,7 +1,7 @@
 //! What a loop remembers of its own writes until it sees them, so that it never acts twice on one cause, and why its last
 //! attempt failed. All of it can be lost: after a restart the copies are complete before the first decision.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gantry_apimachinery::kinds::Kind;
@@ -48,6 +48,11 @@ impl Memory {
         self.deleting.retain(|uid, (namespace, name)| {
             shown(namespace, name).is_some_and(|pod| pod.uid() == uid && !pod.is_terminating())
         });
+    }
+
+    /// The uids of pods whose deletion was accepted but is not seen yet.
+    pub fn deleting(&self) -> BTreeSet<String> {
+        self.deleting.keys().map(Uid::to_string).collect()
     }
 
     /// Without the pods that are as good as deleted.

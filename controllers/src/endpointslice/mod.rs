@@ -99,7 +99,7 @@ fn machine(node: &Node) -> Machine {
 }
 
 /// The services that select any of these pods.
-fn selecting<'a>(env: &Env, pods: impl Iterator<Item = &'a Pod>) -> Vec<Key> {
+pub fn selecting<'a>(env: &Env, pods: impl Iterator<Item = &'a Pod>) -> Vec<Key> {
     let mut keys = Vec::new();
     for pod in pods {
         for service in env.informers.services.list_namespace(pod.namespace()) {
@@ -114,7 +114,7 @@ fn selecting<'a>(env: &Env, pods: impl Iterator<Item = &'a Pod>) -> Vec<Key> {
 }
 
 /// Whether a change of a pod can change an endpoint.
-fn matters(old: &Pod, new: &Pod) -> bool {
+pub fn matters(old: &Pod, new: &Pod) -> bool {
     old.status.pod_ip != new.status.pod_ip
         || old.is_ready() != new.is_ready()
         || old.is_finished() != new.is_finished()

@@ -1,5 +1,6 @@
 //! A Job as its controller sees it, and what one look at it holds. Decides nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gantry_apimachinery::labels::LabelSelector;
@@ -7,7 +8,6 @@ use gantry_apimachinery::meta::{Object, ObjectMeta};
 use gantry_apimachinery::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::edge::Failure;
 use crate::objects::{Condition, Pod, Template};
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -65,10 +65,10 @@ pub struct Uncounted {
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     pub job: Arc<Job>,
-    /// Pods that the job owns, and pods of its namespace that nobody owns. Pods whose deletion was asked for and that are
-    /// not seen to terminate yet are in it too, but listed in `deleting`.
+    /// Pods that the job owns, and pods of its namespace that nobody owns.
     pub pods: Vec<Arc<Pod>>,
-    pub failure: Option<Failure>,
+    /// The uids of those whose deletion was accepted but is not seen yet.
+    pub deleting: BTreeSet<String>,
 }
 
 impl Object for Job {

@@ -1,0 +1,122 @@
+//! Counting ended pods exactly once. A pod's end goes through three states: seen (its finalizer holds it), written down in
+//! `uncountedTerminatedPods` (now the finalizer may go), counted (once the finalizer is seen to be gone). Every step can be
+//! repeated. Never decides whether a job has failed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gantry_apimachinery::time::Timestamp;
+
+use super::indexes::Indexes;
+use super::pods::{self, Pods};
+use super::types::{Job, JobStatus};
+use crate::objects::Pod;
+
+/// Holds every pod of a job until its end is written down.
+pub const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+/// Ends written down at a time: the status stays small.
+const AT_ONCE: usize = 500;
+
+/// A pod that ended and is not counted yet.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    pub pod: Arc<Pod>,
+    pub succeeded: bool,
+}
+
+/// What is known of all ends.
+#[derive(Clone, Debug, Default)]
+pub struct Ends {
+    pub new: Vec<Ended>,
+    /// Totals, the new ones included.
+    pub succeeded: i32,
+    pub failed: i32,
+    pub indexes: Indexes,
+}
+
+fn holds(pod: &Pod) -> bool {
+    pod.metadata.finalizers.iter().any(|f| f == FINALIZER)
+}
+
+/// Moves what was written down into the counters where the finalizer is gone, or the pod.
+pub fn count(status: &mut JobStatus, job: &Job, pods: &Pods) {
+    let held: BTreeSet<&str> = pods.all().filter(|pod| holds(pod)).map(|pod| pod.metadata.uid.as_str()).collect();
+    let mut gone = |uids: &mut Vec<String>| {
+        let before = uids.len();
+        uids.retain(|uid| held.contains(uid.as_str()));
+        i32::try_from(before - uids.len()).unwrap_or(i32::MAX)
+    };
+    let succeeded = gone(&mut status.uncounted_terminated_pods.succeeded);
+    status.failed += gone(&mut status.uncounted_terminated_pods.failed);
+    if job.is_indexed() {
+        // The indexes were written down with the uids; their number is the count.
+        status.succeeded = i32::try_from(indexes(job, status).len()).unwrap_or(i32::MAX);
+    } else {
+        status.succeeded += succeeded;
+    }
+}
+
+fn indexes(job: &Job, status: &JobStatus) -> Indexes {
+    Indexes::parse(&status.completed_indexes, usize::try_from(job.spec.completions.unwrap_or(0)).unwrap_or(0))
+}
+
+/// The ends that are seen now, and the totals with them.
+pub fn ended(job: &Job, status: &JobStatus, pods: &Pods, _now: Timestamp) -> Ends {
+    let noted: BTreeSet<&str> = {
+        let uncounted = &status.uncounted_terminated_pods;
+        uncounted.succeeded.iter().chain(&uncounted.failed).map(String::as_str).collect()
+    };
+    let waits_for_end = job.spec.pod_replacement_policy.as_deref() == Some("Failed");
+    let mut ends = Ends { indexes: indexes(job, status), ..Ends::default() };
+    for pod in pods.all().filter(|pod| holds(pod)) {
+        let succeeded = match pod.phase() {
+            "Succeeded" => true,
+            "Failed" => false,
+            // A pod that is told to go has failed, whatever it still does.
+            _ if pod.is_terminating() && !waits_for_end => false,
+            _ => continue,
+        };
+        if succeeded && let Some(index) = pods::index(pod).filter(|_| job.is_indexed()) {
+            let completions = usize::try_from(job.spec.completions.unwrap_or(0)).unwrap_or(0);
+            if index < completions {
+                ends.indexes.insert(index);
+            }
+        }
+        ends.new.push(Ended { pod: pod.clone(), succeeded });
+    }
+    let fresh = |succeeded: bool| {
+        let new = ends.new.iter().filter(|e| e.succeeded == succeeded && !noted.contains(e.pod.metadata.uid.as_str()));
+        i32::try_from(new.count()).unwrap_or(i32::MAX)
+    };
+    let uncounted = &status.uncounted_terminated_pods;
+    let length = |uids: &[String]| i32::try_from(uids.len()).unwrap_or(i32::MAX);
+    ends.failed = status.failed + length(&uncounted.failed) + fresh(false);
+    ends.succeeded = match job.is_indexed() {
+        true => i32::try_from(ends.indexes.len()).unwrap_or(i32::MAX),
+        false => status.succeeded + length(&uncounted.succeeded) + fresh(true),
+    };
+    ends
+}
+
+/// Writes ends down in the status. Returns the pods whose finalizer may go once that is stored.
+pub fn write_down(status: &mut JobStatus, job: &Job, ends: &Ends) -> Vec<Ended> {
+    let uncounted = &mut status.uncounted_terminated_pods;
+    let counted: Vec<Ended> = ends.new.iter().take(AT_ONCE).cloned().collect();
+    let mut completed = Indexes::parse(&status.completed_indexes, usize::MAX - 1);
+    for end in &counted {
+        let uid = end.pod.metadata.uid.to_string();
+        let list = if end.succeeded { &mut uncounted.succeeded } else { &mut uncounted.failed };
+        if !list.contains(&uid) {
+            list.push(uid);
+        }
+        if end.succeeded
+            && let Some(index) = pods::index(&end.pod).filter(|i| ends.indexes.contains(*i))
+        {
+            completed.insert(index);
+        }
+    }
+    if job.is_indexed() {
+        status.completed_indexes = completed.to_string();
+    }
+    counted
+}
