@@ -193,8 +193,9 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, ty: Type<'_>, writer:
     if !diff.is_empty() {
         managers.take_from_others(&id, &diff);
         let before = managers.fields(&id).cloned().unwrap_or_default();
-        let owned = before.difference(&diff.removed).union(&diff.changed()).without_identity();
-        managers.set(&id, owned, None, writer.now);
+        let owned = before.difference(&diff.removed).union(&diff.changed).without_identity();
+        let touched = (!diff.changed.is_empty()).then_some(writer.now);
+        managers.set(&id, owned, touched, writer.now);
         managers.cap_updates();
     }
     managers.write_to(new);

@@ -1,6 +1,6 @@
 //! What changed between two versions of an object, as sets of fields.
 //!
-//! It decides which fields count as added, modified and removed; order in associative lists is no difference.
+//! It decides which fields count as changed and which as removed; order in associative lists is no difference.
 
 use super::at::At;
 use super::field_set::{FieldSet, Step};
@@ -9,34 +9,29 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Diff {
-    pub added: FieldSet,
-    pub modified: FieldSet,
+    /// Added, or set to another value.
+    pub changed: FieldSet,
     pub removed: FieldSet,
 }
 
 impl Diff {
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
-    }
-
-    pub fn changed(&self) -> FieldSet {
-        self.modified.clone().union(&self.added)
+        self.changed.is_empty() && self.removed.is_empty()
     }
 
     pub fn ignore(&mut self, fields: &[&str]) {
         for field in fields.iter().chain(&["apiVersion", "kind"]) {
-            for set in [&mut self.added, &mut self.modified, &mut self.removed] {
+            for set in [&mut self.changed, &mut self.removed] {
                 set.remove(&[field]);
             }
         }
-        for set in [&mut self.added, &mut self.modified, &mut self.removed] {
+        for set in [&mut self.changed, &mut self.removed] {
             *set = std::mem::take(set).without_identity();
         }
     }
 
     fn attach(&mut self, step: &Step, below: Diff) {
-        let pairs =
-            [(&mut self.added, below.added), (&mut self.modified, below.modified), (&mut self.removed, below.removed)];
+        let pairs = [(&mut self.changed, below.changed), (&mut self.removed, below.removed)];
         for (mine, child) in pairs {
             if !child.is_empty() {
                 mine.children.insert(step.clone(), child);
@@ -71,7 +66,7 @@ pub(super) fn between(old: &Value, new: &Value, at: At<'_>) -> Diff {
             diff.attach(step, added(value, at.items(), true));
         }
     } else if old != new {
-        diff.modified = FieldSet::leaf();
+        diff.changed = FieldSet::leaf();
     }
     diff
 }
@@ -79,7 +74,7 @@ pub(super) fn between(old: &Value, new: &Value, at: At<'_>) -> Diff {
 fn added(value: &Value, at: At<'_>, as_member: bool) -> Diff {
     let mut set = FieldSet::of(value, at);
     set.member |= as_member;
-    Diff { added: set, ..Diff::default() }
+    Diff { changed: set, ..Diff::default() }
 }
 
 fn removed(value: &Value, at: At<'_>) -> Diff {

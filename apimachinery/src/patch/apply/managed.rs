@@ -158,10 +158,9 @@ impl Managers {
     }
 
     pub fn conflicts(&self, id: &WriterId, diff: &Diff) -> Vec<Conflict> {
-        let changed = diff.changed();
         let conflicts = |(other, entry): (&WriterId, &Entry)| {
             let owner = other.show();
-            let paths = entry.fields.intersection(&changed).paths();
+            let paths = entry.fields.intersection(&diff.changed).paths();
             paths.into_iter().map(move |path| Conflict { owner: owner.clone(), path })
         };
         let mut all: Vec<_> = self.others(id).flat_map(conflicts).collect();
@@ -171,7 +170,7 @@ impl Managers {
 
     /// What changed or went is no longer the others'.
     pub fn take_from_others(&mut self, id: &WriterId, diff: &Diff) {
-        let gone = diff.changed().union(&diff.removed);
+        let gone = diff.changed.clone().union(&diff.removed);
         if gone.is_empty() {
             return;
         }

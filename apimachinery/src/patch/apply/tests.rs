@@ -224,6 +224,22 @@ fn times_alone_are_no_difference() {
 }
 
 #[test]
+fn an_entrys_time_is_that_of_its_last_change() {
+    let time = |object: &Value| object["metadata"]["managedFields"][0]["time"].clone();
+    let live = update(None, &config(json!({"a": "1", "b": "1"})), "u", 1);
+    let mut new = live.clone();
+    new["data"]["a"] = json!("2");
+    assert_eq!(time(&update(Some(&live), &new, "u", 2)), "1970-01-01T00:00:02Z");
+    assert_eq!(time(&update(Some(&live), &live, "u", 2)), "1970-01-01T00:00:01Z");
+    // Another writer takes a field away: the first did not write.
+    let taken = update(Some(&live), &new, "v", 2);
+    assert_eq!(
+        (owners(&taken)["u/Update"].clone(), time(&taken)),
+        (json!({"f:data": {"f:b": {}}}), json!("1970-01-01T00:00:01Z"))
+    );
+}
+
+#[test]
 fn managed_fields_can_be_edited_and_reset() {
     let live = update(None, &config(json!({"a": "1"})), "u", 1);
     let mut edited = live.clone();
