@@ -6,18 +6,22 @@ use crate::core::Core;
 use crate::http::Outcome;
 use crate::rest::call::{Call, FieldValidation, WriteOptions};
 use crate::rest::create::create;
-use crate::rest::update::update;
-use gantry_apimachinery::kinds::{ENDPOINT_SLICE, ENDPOINTS, Kind, NAMESPACE, PRIORITY_CLASS, SERVICE};
+use gantry_apimachinery::kinds::{Kind, NAMESPACE, PRIORITY_CLASS, SERVICE};
 use gantry_apimachinery::status::Reason;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
+/// The identity of the server itself.
+pub fn identity() -> UserInfo {
+    UserInfo::new("system:apiserver", &["system:masters"])
+}
+
 /// Makes what is missing. Any number of servers may do this at once.
 pub async fn run(core: &Core) -> Outcome<()> {
-    let user = UserInfo::new("system:apiserver", &["system:masters"]);
-    let at = Bootstrap { core, user: &user };
+    let user = identity();
+    let at = OwnWrites { core, user: &user };
     for name in NAMESPACES {
         at.ensure(&NAMESPACE, "", name, json!({"metadata": {"name": name}})).await?;
     }
@@ -73,13 +77,14 @@ fn priority_classes() -> Vec<Value> {
     ]
 }
 
-struct Bootstrap<'a> {
-    core: &'a Core,
-    user: &'a UserInfo,
+/// The server's own writes, through the ordinary path.
+pub struct OwnWrites<'a> {
+    pub core: &'a Core,
+    pub user: &'a UserInfo,
 }
 
-impl Bootstrap<'_> {
-    fn call<'b>(&'b self, kind: &Kind, namespace: &'b str, name: &'b str) -> Call<'b> {
+impl OwnWrites<'_> {
+    pub fn call<'b>(&'b self, kind: &Kind, namespace: &'b str, name: &'b str) -> Call<'b> {
         Call {
             core: self.core,
             served: self.core.stored_kind(kind),
@@ -98,7 +103,7 @@ impl Bootstrap<'_> {
         }
     }
 
-    async fn ensure(&self, kind: &Kind, namespace: &str, name: &str, mut object: Value) -> Outcome<()> {
+    pub async fn ensure(&self, kind: &Kind, namespace: &str, name: &str, mut object: Value) -> Outcome<()> {
         object["apiVersion"] = kind.api_version().into();
         object["kind"] = kind.kind.into();
         if self.core.cached(kind, namespace, name).is_some() {
@@ -110,7 +115,7 @@ impl Bootstrap<'_> {
         }
     }
 
-    /// The Service at the network's first address, and this server among its endpoints.
+    /// The Service at the network's first address. Its endpoints are `presence`'s.
     async fn kubernetes_service(&self) -> Outcome<()> {
         const NAME: &str = "kubernetes";
         const LABELS: [(&str, &str); 2] = [("component", "apiserver"), ("provider", "kubernetes")];
@@ -125,48 +130,6 @@ impl Bootstrap<'_> {
             },
         });
         self.ensure(&SERVICE, "default", NAME, service).await?;
-        // A loopback address is nobody else's endpoint.
-        let Some((ip, port)) = self.core.config.advertise.filter(|(ip, _)| !ip.is_loopback()) else { return Ok(()) };
-        let ip = ip.to_string();
-        let endpoints = json!({
-            "metadata": {"name": NAME, "namespace": "default", "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-            "subsets": [{"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
-        });
-        self.ensure(&ENDPOINTS, "default", NAME, endpoints).await?;
-        let slice = json!({
-            "metadata": {"name": NAME, "namespace": "default", "labels": {"kubernetes.io/service-name": NAME}},
-            "addressType": "IPv4", "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-            "endpoints": [{"addresses": [ip], "conditions": {"ready": true}}],
-        });
-        self.ensure(&ENDPOINT_SLICE, "default", NAME, slice).await?;
-        update(&self.call(&ENDPOINTS, "default", NAME), &|old| {
-            let mut new = old.clone();
-            join(&mut new["subsets"][0]["addresses"], json!({"ip": ip}));
-            Ok(new)
-        })
-        .await?;
-        update(&self.call(&ENDPOINT_SLICE, "default", NAME), &|old| {
-            let mut new = old.clone();
-            let present = new["endpoints"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|endpoint| endpoint["addresses"][0] == ip.as_str());
-            if !present {
-                join(&mut new["endpoints"], json!({"addresses": [ip], "conditions": {"ready": true}}));
-            }
-            Ok(new)
-        })
-        .await?;
         Ok(())
     }
-}
-
-/// Adds an entry to a list that does not have it.
-fn join(list: &mut Value, entry: Value) {
-    let mut entries = list.as_array().cloned().unwrap_or_default();
-    if !entries.contains(&entry) {
-        entries.push(entry);
-    }
-    *list = entries.into();
 }

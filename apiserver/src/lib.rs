@@ -25,6 +25,7 @@ pub mod bootstrap;
 pub mod http;
 pub mod in_process;
 pub mod metrics;
+pub mod presence;
 pub mod server;
 
 pub use auth::UserInfo;

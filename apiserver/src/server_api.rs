@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::core::{Core, StartError, Stores};
 use crate::in_process::InProcess;
 use crate::pipeline::Lifetime;
+use crate::presence::Presence;
 use crate::server;
 use gantry_apimachinery::clock::{Clock, SystemClock};
 use gantry_apimachinery::status::Status;
@@ -47,7 +48,7 @@ impl ApiServer {
         let mut tries = 0;
         loop {
             match bootstrap::run(&self.core).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => break,
                 // The store may have no leader yet.
                 Err(status) if matches!(status.code(), 503 | 504) && tries < 60 => {
                     tries += 1;
@@ -56,6 +57,11 @@ impl ApiServer {
                 Err(status) => return Err(status),
             }
         }
+        let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
+        let mut presence = Presence::default();
+        presence.tell(&core).await?;
+        tokio::spawn(async move { presence.run(&core, shutdown).await });
+        Ok(())
     }
 
     /// Serves HTTPS until cancelled. See [`server_config`] for the TLS configuration that it expects.

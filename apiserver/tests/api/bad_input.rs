@@ -9,7 +9,8 @@ async fn every_bad_request_answers_a_status() {
     let api = Api::new().await;
     let json_type = "application/json";
     let big = format!("{{\"metadata\":{{\"name\":\"a\"}},\"data\":{{\"k\":\"{}\"}}}}", "x".repeat(3 << 20));
-    let over_store = format!("{{\"metadata\":{{\"name\":\"a\"}},\"revision\":1,\"data\":{{\"k\":\"{}\"}}}}", "x".repeat(2 << 20));
+    let over_store =
+        format!("{{\"metadata\":{{\"name\":\"a\"}},\"revision\":1,\"data\":{{\"k\":\"{}\"}}}}", "x".repeat(2 << 20));
     let rows: Vec<(Method, &str, &str, String, u16, &str)> = vec![
         (Method::POST, CONFIG_MAPS, json_type, "{\"metadata\": {\"name\": \"a\",}}".into(), 400, "line 1 column"),
         (Method::POST, CONFIG_MAPS, "application/yaml", "metadata:\n  name: [a".into(), 400, "line"),

@@ -8,7 +8,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::{Value, json};
@@ -51,7 +53,8 @@ impl Pki {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.ca.pem().as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let builder =
+            rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let builder = builder.with_root_certificates(roots);
         let mut config = match identity {
             None => builder.with_no_client_auth(),
@@ -106,7 +109,8 @@ async fn certificates_are_identities_on_both_http_versions() {
     let jane = pki.issue("jane", "dev");
     for (alpn, http2) in [("h2", true), ("http/1.1", false)] {
         let secrets = "/api/v1/secrets";
-        let rows = [(Some(&admin), secrets, 200), (Some(&jane), secrets, 403), (None, secrets, 401), (None, "/readyz", 200)];
+        let rows =
+            [(Some(&admin), secrets, 200), (Some(&jane), secrets, 403), (None, secrets, 401), (None, "/readyz", 200)];
         for (identity, path, code) in rows {
             let stream = pki.dial(address, identity, alpn).await;
             assert_eq!(stream.get_ref().1.alpn_protocol(), Some(alpn.as_bytes()));
@@ -116,7 +120,8 @@ async fn certificates_are_identities_on_both_http_versions() {
     let strangers = Pki::new();
     let forged = strangers.issue("kubernetes-admin", "system:masters");
     let mut stream = pki.dial(address, Some(&forged), "http/1.1").await;
-    let refused = stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.is_err() || stream.read_u8().await.is_err();
+    let refused =
+        stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.is_err() || stream.read_u8().await.is_err();
     assert!(refused, "a certificate of another authority is no identity");
 }
 
@@ -152,7 +157,11 @@ async fn agent(pki: &Pki) -> SocketAddr {
             let stream = acceptor.accept(tcp).await.unwrap();
             assert!(stream.get_ref().1.peer_certificates().is_some(), "the server shows its certificate");
             let service = service_fn(|request: Request<Incoming>| async move { Ok::<_, Infallible>(answer(request)) });
-            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).with_upgrades());
+            tokio::spawn(
+                hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .with_upgrades(),
+            );
         }
     });
     address
@@ -187,7 +196,8 @@ fn answer(mut request: Request<Incoming>) -> Response<Full<Bytes>> {
 async fn cluster(pki: &Pki) -> Api {
     let client = pki.issue("kube-apiserver-kubelet-client", "none");
     let ca = pki.ca.pem();
-    let api = Api::with(|config| config.kubelet = Some(KubeletClientPem { ca, cert: client.cert, key: client.key })).await;
+    let api =
+        Api::with(|config| config.kubelet = Some(KubeletClientPem { ca, cert: client.cert, key: client.key })).await;
     let port = agent(pki).await.port();
     api.post("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "default"}})).await.ok();
     api.post("/api/v1/nodes", &json!({"metadata": {"name": "n"}})).await.ok();
@@ -216,10 +226,16 @@ async fn logs_come_from_the_pods_machine() {
     let log = api.get(&format!("{path}?container=a&follow=true&tailLines=5")).await;
     assert_eq!((log.code, log.text.as_str()), (200, "/containerLogs/default/p/a?follow=true&tailLines=5"));
     let rows = [
-        (format!("{path}?container=waiting"), "400 BadRequest container \"waiting\" in pod \"p\" is waiting to start: ContainerCreating"),
+        (
+            format!("{path}?container=waiting"),
+            "400 BadRequest container \"waiting\" in pod \"p\" is waiting to start: ContainerCreating",
+        ),
         (path.to_owned(), "400 BadRequest a container name must be specified for pod p, choose one of: [a waiting]"),
         (format!("{path}?container=z"), "400 BadRequest container z is not valid for pod p"),
-        ("/api/v1/namespaces/default/pods/unplaced/log?container=a".to_owned(), "400 BadRequest pod unplaced does not have a host assigned"),
+        (
+            "/api/v1/namespaces/default/pods/unplaced/log?container=a".to_owned(),
+            "400 BadRequest pod unplaced does not have a host assigned",
+        ),
         ("/api/v1/namespaces/default/pods/none/log".to_owned(), "404 NotFound pods \"none\" not found"),
     ];
     for (path, expect) in rows {
