@@ -1,0 +1,161 @@
+//! ConfigMaps, Secrets and tokens that this machine's pods use: one watch per object, begun on first use.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use gantry_apimachinery::clock::{Clock, SystemClock};
+use gantry_apimachinery::kinds::{self, Kind};
+use gantry_apimachinery::meta::Object;
+use gantry_apimachinery::time::Timestamp;
+use gantry_client::{Client, Informer, InformerOptions};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::Message;
+use crate::api::Pod;
+use crate::api::objects::{ConfigMap, Secret, TokenRequest};
+use crate::api::volume::TokenSource;
+use crate::checkpoint::Checkpoints;
+use crate::volumes::Objects;
+
+/// A start waits no longer than this for an object; it is tried again with the pod machine's back-off.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+type Key = (String, String);
+type Watched<T> = Mutex<BTreeMap<Key, Informer<T>>>;
+
+pub struct ApiObjects {
+    client: Client,
+    cancel: CancellationToken,
+    changes: mpsc::Sender<Message>,
+    checkpoints: Arc<Checkpoints>,
+    config_maps: Watched<ConfigMap>,
+    secrets: Watched<Secret>,
+    tokens: Mutex<BTreeMap<(String, String, String), Token>>,
+}
+
+struct Token {
+    text: String,
+    ends: Option<Timestamp>,
+    /// From here on a new one is fetched.
+    renew: Timestamp,
+}
+
+impl ApiObjects {
+    pub fn new(
+        client: Client,
+        changes: mpsc::Sender<Message>,
+        checkpoints: Arc<Checkpoints>,
+        cancel: CancellationToken,
+    ) -> Self {
+        Self {
+            client,
+            cancel,
+            changes,
+            checkpoints,
+            config_maps: Mutex::default(),
+            secrets: Mutex::default(),
+            tokens: Mutex::default(),
+        }
+    }
+
+    async fn get<T>(&self, kind: &'static Kind, watched: &Watched<T>, ns: &str, name: &str) -> Result<Option<Arc<T>>, String>
+    where
+        T: Object + DeserializeOwned + Send + Sync + 'static,
+    {
+        let key = (ns.to_owned(), name.to_owned());
+        let informer = {
+            let mut watched = watched.lock();
+            watched.entry(key).or_insert_with(|| self.watch(kind, ns, name)).clone()
+        };
+        match tokio::time::timeout(PATIENCE, informer.synced()).await {
+            Ok(()) => Ok(informer.get(ns, name)),
+            Err(_) => Err(format!("failed to sync {} cache: timed out waiting for the condition", kind.singular)),
+        }
+    }
+
+    fn watch<T>(&self, kind: &'static Kind, ns: &str, name: &str) -> Informer<T>
+    where
+        T: Object + DeserializeOwned + Send + Sync + 'static,
+    {
+        let mut options = InformerOptions::fields(format!("metadata.name={name}"));
+        options.namespace = ns.to_owned();
+        let informer = Informer::start(self.client.clone(), kind, options, self.cancel.clone());
+        let (mut changes, out, ns) = (informer.subscribe(), self.changes.clone(), ns.to_owned());
+        tokio::spawn(async move {
+            while changes.recv().await.is_some() {
+                if out.send(Message::ObjectChanged { ns: ns.clone() }).await.is_err() {
+                    return;
+                }
+            }
+        });
+        informer
+    }
+
+    /// Ends the watches of objects that no pod refers to, and forgets the tokens of pods that are gone.
+    pub fn retain(&self, config_maps: &BTreeSet<Key>, secrets: &BTreeSet<Key>, pods: &BTreeSet<String>) {
+        self.config_maps.lock().retain(|key, _| config_maps.contains(key));
+        self.secrets.lock().retain(|key, _| secrets.contains(key));
+        self.tokens.lock().retain(|key, _| pods.contains(&key.0));
+    }
+
+    fn file(ns: &str, name: &str) -> String {
+        format!("configmap-{ns}-{name}")
+    }
+}
+
+#[async_trait]
+impl Objects for ApiObjects {
+    async fn config_map(&self, ns: &str, name: &str) -> Result<Option<Arc<ConfigMap>>, String> {
+        let file = Self::file(ns, name);
+        match self.get(&kinds::CONFIG_MAP, &self.config_maps, ns, name).await {
+            Ok(Some(map)) => {
+                if let Err(e) = self.checkpoints.save(&file, map.as_ref()) {
+                    tracing::warn!(%e, ns, name, "a ConfigMap could not be remembered");
+                }
+                Ok(Some(map))
+            }
+            Ok(None) => Ok(None),
+            // With no control plane a restart uses what the last start used.
+            Err(e) => self.checkpoints.load(&file).ok().flatten().map(|m| Some(Arc::new(m))).ok_or(e),
+        }
+    }
+
+    async fn secret(&self, ns: &str, name: &str) -> Result<Option<Arc<Secret>>, String> {
+        self.get(&kinds::SECRET, &self.secrets, ns, name).await
+    }
+
+    async fn token(&self, pod: &Pod, source: &TokenSource) -> Result<(String, Option<Timestamp>), String> {
+        let audience = source.audience.clone().unwrap_or_default();
+        let key = (pod.uid().to_owned(), audience.clone(), source.path.clone());
+        let now = SystemClock.now();
+        if let Some(t) = self.tokens.lock().get(&key).filter(|t| t.renew > now) {
+            return Ok((t.text.clone(), t.ends));
+        }
+        let account = pod.spec.service_account_name.as_deref().filter(|a| !a.is_empty()).unwrap_or("default");
+        let wanted_s = source.expiration_seconds.unwrap_or(3600);
+        let audiences = if audience.is_empty() { json!([]) } else { json!([audience]) };
+        let body = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": audiences, "expirationSeconds": wanted_s, "boundObjectRef": {
+                "apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.uid()}}
+        });
+        let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", pod.metadata.namespace);
+        let call = self.client.post::<TokenRequest>(&path, &body);
+        let answer = match tokio::time::timeout(PATIENCE, call).await {
+            Ok(Ok(answer)) => answer.status,
+            Ok(Err(e)) => return Err(format!("failed to fetch token: {}", e.chain())),
+            Err(_) => return Err("failed to fetch token: timed out".into()),
+        };
+        let life_s = answer.expiration_timestamp.map_or(wanted_s, |ends| ends.secs() - now.secs());
+        let renew = now.add_secs((life_s * 8 / 10).min(24 * 3600));
+        let token = Token { text: answer.token.clone(), ends: answer.expiration_timestamp, renew };
+        self.tokens.lock().insert(key, token);
+        Ok((answer.token, answer.expiration_timestamp))
+    }
+}

@@ -1,0 +1,1 @@
+//! The loop over a fake runtime.
