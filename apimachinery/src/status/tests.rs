@@ -1,3 +1,5 @@
+//! Tests of the words and codes of statuses.
+
 use super::*;
 use serde_json::json;
 

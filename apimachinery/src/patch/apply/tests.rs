@@ -1,3 +1,5 @@
+//! Tests of server-side apply: ownership, conflicts, giving up fields, and the laws that hold for any object.
+
 use super::*;
 use crate::schema::Schema;
 use proptest::prelude::*;

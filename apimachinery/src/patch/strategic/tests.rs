@@ -1,3 +1,5 @@
+//! Tests of strategic merge patch: each directive, and every merge key of the schema.
+
 use super::*;
 use crate::schema::Schema;
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! Tests of a Service's defaults, validation, changes and rows.
+
 use super::Service;
 use crate::kinds::Strategy;
 use crate::kinds::testing::{created, defaulted, errors, row, updated};
