@@ -104,6 +104,9 @@ pub struct NodeArgs {
     /// The nftables table for Services
     #[arg(long, default_value = "gantry", value_name = "NAME")]
     pub nft_table: String,
+    /// Who answers for names outside the cluster: auto (this machine's resolvers), none, or addresses
+    #[arg(long, default_value = "auto", value_name = "auto|none|IP,...")]
+    pub dns_upstream: String,
     /// The link that carries the DNS address
     #[arg(long, default_value = "gantry-dns", value_name = "NAME")]
     pub dns_link: String,

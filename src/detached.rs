@@ -23,8 +23,8 @@ pub struct Detached {
     child: Option<Child>,
 }
 
-/// Starts `program` in a new session with its output appended to `log`, and writes its id to `pid_file`.
-pub fn spawn(program: &Path, arguments: &[OsString], log: &Path, pid_file: &Path) -> anyhow::Result<Detached> {
+/// Starts `program` in a new session with its output appended to `log`, and writes its id to `pid_file` if one is given.
+pub fn spawn(program: &Path, arguments: &[OsString], log: &Path, pid_file: Option<&Path>) -> anyhow::Result<Detached> {
     let output = OpenOptions::new()
         .create(true)
         .append(true)
@@ -43,7 +43,9 @@ pub fn spawn(program: &Path, arguments: &[OsString], log: &Path, pid_file: &Path
         .current_dir("/")
         .spawn()?;
     let pid = child.id().context("the process ended at once")?;
-    crate::datadir::write_file(pid_file, format!("{pid}\n").as_bytes(), 0o644)?;
+    if let Some(pid_file) = pid_file {
+        crate::datadir::write_file(pid_file, format!("{pid}\n").as_bytes(), 0o644)?;
+    }
     let pidfd = open(pid).context("the process ended at once")?;
     Ok(Detached { pid, pidfd, child: Some(child) })
 }
@@ -108,7 +110,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let (log, pid_file) = (scratch.path().join("log"), scratch.path().join("pid"));
         let sleep = crate::preflight::find_program("sleep").unwrap();
-        let started = spawn(&sleep, &["60".into()], &log, &pid_file).unwrap();
+        let started = spawn(&sleep, &["60".into()], &log, Some(&pid_file)).unwrap();
         let pid = started.pid();
         let found = loop {
             // Until setsid(1) has become the program, the process runs another file.

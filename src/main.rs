@@ -15,9 +15,9 @@ mod machine;
 mod pki;
 mod preflight;
 mod problem;
-mod supervise;
-mod stop;
 mod roles;
+mod stop;
+mod supervise;
 mod up;
 
 use clap::Parser;
@@ -47,6 +47,8 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Status(args) => commands::status(args).await,
         Command::Image(command) => commands::image(command).await,
         Command::Pki(command) => commands::pki(command),
+        Command::Proxy(args) => roles::proxy::run(args).await,
+        Command::Guard(args) => roles::guard::run(args).await,
         Command::Controllers(args) => roles::standalone::controllers(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Version => {

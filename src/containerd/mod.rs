@@ -53,7 +53,7 @@ impl Containerd {
             return Ok(running);
         }
         let arguments = ["--config".into(), self.dir.join("config.toml").into_os_string()];
-        let mut child = detached::spawn(&self.program, &arguments, &self.log, &self.pid_file)
+        let mut child = detached::spawn(&self.program, &arguments, &self.log, Some(&self.pid_file))
             .with_context(|| format!("starting {}", self.program.display()))?;
         tokio::select! {
             answered = self.wait_until_answering() => answered?,

@@ -3,5 +3,7 @@
 
 pub mod api;
 pub mod components;
+pub mod guard;
+pub mod proxy;
 pub mod standalone;
 pub mod stores;

@@ -8,7 +8,7 @@ use gantry_client::Client;
 use gantry_controllers::{Cidr, LeaderElection, Ranges};
 
 /// The role's client; a kubeconfig that cannot be read is the person's to put right.
-async fn client(args: &ClientArgs) -> anyhow::Result<Client> {
+pub async fn client(args: &ClientArgs) -> anyhow::Result<Client> {
     let path = &args.kubeconfig;
     match Client::from_kubeconfig(path).await {
         Ok(client) => Ok(client),

@@ -37,8 +37,8 @@ pub async fn run(data: &DataDir, wait: Duration) -> anyhow::Result<()> {
             data.create()?;
             let own = std::env::current_exe().context("finding this program")?;
             let arguments = background_arguments(std::env::args_os());
-            // The child writes its own pid file when it has the lock; this one only has to be elsewhere.
-            Some(detached::spawn(&own, &arguments, &log, &data.pid_file("gantry-starting"))?)
+            // The child writes its pid file itself, together with its lock.
+            Some(detached::spawn(&own, &arguments, &log, None)?)
         }
     };
     let bar = ProgressBar::new_spinner();
@@ -59,7 +59,6 @@ pub async fn run(data: &DataDir, wait: Duration) -> anyhow::Result<()> {
         shown = phase;
         if phase == Some(Phase::Ready) {
             bar.finish_and_clear();
-            let _ = std::fs::remove_file(data.pid_file("gantry-starting"));
             return Ok(());
         }
         anyhow::ensure!(

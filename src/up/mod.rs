@@ -17,6 +17,7 @@ use crate::roles::api::{self, Api};
 use crate::roles::components::Components;
 use crate::roles::standalone::pod_ranges;
 use crate::roles::stores;
+use crate::roles::{self, guard};
 use crate::{images, machine, preflight, stop};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -133,12 +134,20 @@ fn start_control_loops(plan: &Plan, keys: &Pki, api: &Api, components: &Componen
 async fn start_node(
     plan: &Plan,
     _keys: &Pki,
-    _api: &Api,
-    _components: &Components,
+    api: &Api,
+    components: &Components,
     (containerd, running): (Containerd, Detached),
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
     Phase::Registering.announce(&plan.data);
+    let (data, node, network) = (&plan.data, &plan.args.node, &plan.args.network);
+    let guard = guard::ensure(data, node, network)?;
+    tokio::spawn(guard::keep(data.clone(), node.clone(), network.clone(), guard, cancel.clone()));
+    let proxy = roles::proxy::config(data, &plan.node_name, node, network);
+    let identity = format!("system:node-proxy:{}", plan.node_name);
+    components.spawn("proxy", api.client(&identity, &["system:node-proxiers"]), move |client, cancel| {
+        gantry_proxy::run(proxy.clone(), client, cancel)
+    });
     tokio::spawn(async move { containerd.supervise(running, cancel).await });
     Ok(())
 }
