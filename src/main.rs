@@ -47,6 +47,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Status(args) => commands::status(args).await,
         Command::Image(command) => commands::image(command).await,
         Command::Pki(command) => commands::pki(command),
+        Command::Kubelet(args) => roles::kubelet::run(args).await,
         Command::Proxy(args) => roles::proxy::run(args).await,
         Command::Guard(args) => roles::guard::run(args).await,
         Command::Controllers(args) => roles::standalone::controllers(args).await,

@@ -4,6 +4,7 @@
 pub mod api;
 pub mod components;
 pub mod guard;
+pub mod kubelet;
 pub mod proxy;
 pub mod standalone;
 pub mod stores;

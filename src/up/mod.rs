@@ -4,6 +4,7 @@
 
 mod detach;
 mod phase;
+mod ready;
 
 pub use phase::Phase;
 
@@ -12,15 +13,15 @@ use crate::containerd::Containerd;
 use crate::datadir::DataDir;
 use crate::detached::Detached;
 use crate::footprint::Footprint;
-use crate::pki::{Names, Pki};
+use crate::pki::{self, Names, Pki};
 use crate::roles::api::{self, Api};
 use crate::roles::components::Components;
 use crate::roles::standalone::pod_ranges;
 use crate::roles::stores;
-use crate::roles::{self, guard};
-use crate::{images, machine, preflight, stop};
+use crate::roles::{kubelet, proxy};
+use crate::{machine, preflight, stop};
+use gantry_kubelet::TlsFiles;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -79,12 +80,23 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link).write(&plan.data)?;
     let cancel = stop::signal_token()?;
     let control = control_plane(&plan, &keys, cancel.clone());
-    let runtime = runtime(&plan);
+    let runtime = async {
+        match plan.args.no_node {
+            true => Ok(None),
+            false => kubelet::start_runtime(&plan.data, node).await,
+        }
+    };
     let (api, runtime) = tokio::try_join!(control, runtime)?;
     let components = Components::new(cancel.clone());
     start_control_loops(&plan, &keys, &api, &components)?;
-    if let Some(runtime) = runtime {
-        start_node(&plan, &keys, &api, &components, runtime, cancel.clone()).await?;
+    if !plan.args.no_node {
+        start_node(&plan, &keys, &api, &components, runtime, &cancel)?;
+        Phase::Registering.announce(&plan.data);
+        let admin = api.client("kubernetes-admin", &["system:masters"]);
+        if !ready::wait(&admin, &plan.node_name, &cancel).await {
+            components.ended().await;
+            return Ok(());
+        }
     }
     Phase::Ready.announce(&plan.data);
     print_summary(&plan);
@@ -108,20 +120,8 @@ async fn control_plane(plan: &Plan, keys: &Pki, cancel: CancellationToken) -> an
     Api::start(&api, keys, stores, cancel).await
 }
 
-/// containerd with the images that wait in the data directory; `None` without a node.
-async fn runtime(plan: &Plan) -> anyhow::Result<Option<(Containerd, Detached)>> {
-    if plan.args.no_node {
-        return Ok(None);
-    }
-    let given = plan.args.node.containerd.clone().or_else(|| preflight::find_program("containerd"));
-    let containerd = Containerd::new(&plan.data, given.unwrap_or_else(|| PathBuf::from("containerd")));
-    let running = containerd.start().await?;
-    images::import_missing(&containerd.socket(), &plan.data.images()).await?;
-    Ok(Some((containerd, running)))
-}
-
 fn start_control_loops(plan: &Plan, keys: &Pki, api: &Api, components: &Components) -> anyhow::Result<()> {
-    let root_ca_pem = api::read(&keys.certificate(crate::pki::CLUSTER_CA))?;
+    let root_ca_pem = api::read(&keys.certificate(pki::CLUSTER_CA))?;
     let ranges = pod_ranges(&plan.args.network)?;
     let config = gantry_controllers::Config { ranges, root_ca_pem, ..Default::default() };
     components.spawn("controllers", api.client("system:kube-controller-manager", &[]), move |client, cancel| {
@@ -130,25 +130,34 @@ fn start_control_loops(plan: &Plan, keys: &Pki, api: &Api, components: &Componen
     Ok(())
 }
 
-/// The node's parts: containerd under watch, the agent, the proxy, the guard.
-async fn start_node(
+/// The node's parts: the agent and the proxy here, containerd and the guard beside.
+fn start_node(
     plan: &Plan,
-    _keys: &Pki,
+    keys: &Pki,
     api: &Api,
     components: &Components,
-    (containerd, running): (Containerd, Detached),
-    cancel: CancellationToken,
+    runtime: Option<(Containerd, Detached)>,
+    cancel: &CancellationToken,
 ) -> anyhow::Result<()> {
-    Phase::Registering.announce(&plan.data);
     let (data, node, network) = (&plan.data, &plan.args.node, &plan.args.network);
-    let guard = guard::ensure(data, node, network)?;
-    tokio::spawn(guard::keep(data.clone(), node.clone(), network.clone(), guard, cancel.clone()));
-    let proxy = roles::proxy::config(data, &plan.node_name, node, network);
-    let identity = format!("system:node-proxy:{}", plan.node_name);
+    let name = plan.node_name.as_str();
+    kubelet::keep_beside(data, node, network, runtime, cancel)?;
+    let identity = format!("system:node:{name}");
+    let agent_client = || api.client(&identity, &["system:nodes"]);
+    let serving = pki::kubelet_server(name);
+    let tls = TlsFiles {
+        certificate: keys.certificate(&serving),
+        key: keys.key(&serving),
+        client_ca: keys.certificate(pki::CLUSTER_CA),
+    };
+    let agent = kubelet::config(data, (name, plan.node_ip), node, network, tls, agent_client())?;
+    components
+        .spawn("kubelet", agent_client(), move |client, cancel| gantry_kubelet::run(agent.clone(), client, cancel));
+    let proxy = proxy::config(data, name, node, network);
+    let identity = format!("system:node-proxy:{name}");
     components.spawn("proxy", api.client(&identity, &["system:node-proxiers"]), move |client, cancel| {
         gantry_proxy::run(proxy.clone(), client, cancel)
     });
-    tokio::spawn(async move { containerd.supervise(running, cancel).await });
     Ok(())
 }
 
