@@ -1,0 +1,90 @@
+//! How placements get into the store: one bind at a time per machine, each from the version that the one before made; what
+//! was decided from older news is decided again.
+
+use super::{Bind, BindOutcome, Effect, Engine};
+use crate::plugins::Wake;
+use crate::snapshot::{Assumed, Machine};
+
+impl Engine {
+    /// Sends the machine's next bind, if none is under way and its state is current.
+    pub(super) fn launch(&mut self, machine: Machine, effects: &mut Vec<Effect>) {
+        loop {
+            let is_current = self.snapshot.is_current(machine);
+            let Some(lane) = self.lanes.get_mut(&machine) else { return };
+            if lane.in_flight.is_some() || !is_current {
+                return;
+            }
+            let Some(assumed) = lane.waiting.pop_front() else {
+                self.lanes.remove(&machine);
+                return;
+            };
+            let still = self.snapshot.placement(assumed.uid()).is_some_and(|placed| placed.assumed);
+            let Some(pending) = self.pending.get(assumed.uid()).filter(|_| still) else {
+                self.deciding.remove(assumed.uid());
+                self.snapshot.forget(assumed);
+                continue;
+            };
+            effects.push(Effect::Bind(Bind {
+                namespace: pending.pod.metadata.namespace.clone(),
+                name: pending.pod.metadata.name.clone(),
+                uid: assumed.uid().to_owned(),
+                node: self.snapshot.name(machine).to_owned(),
+                allocation_version: self.snapshot.allocation(machine).version,
+            }));
+            lane.in_flight = Some(assumed);
+            return;
+        }
+    }
+
+    /// Placements that wait for this machine were decided from older news: they are decided again.
+    pub(super) fn abandon(&mut self, machine: Machine) {
+        let Some(lane) = self.lanes.get_mut(&machine) else { return };
+        for assumed in std::mem::take(&mut lane.waiting) {
+            let uid = assumed.uid().to_owned();
+            self.undo(assumed);
+            self.queue.again(&uid);
+        }
+    }
+
+    fn undo(&mut self, assumed: Assumed) {
+        self.deciding.remove(assumed.uid());
+        self.snapshot.forget(assumed);
+    }
+
+    pub(super) fn bind_ended(&mut self, uid: &str, outcome: BindOutcome, now_ms: u64, effects: &mut Vec<Effect>) {
+        let Some(machine) = self.deciding.get(uid).copied() else { return };
+        let Some(lane) = self.lanes.get_mut(&machine) else { return };
+        let Some(assumed) = lane.in_flight.take_if(|assumed| assumed.uid() == uid) else { return };
+        let node = self.snapshot.name(machine).to_owned();
+        match outcome {
+            BindOutcome::Bound(version) => {
+                self.deciding.remove(uid);
+                if version < self.snapshot.allocation(machine).version {
+                    // Somebody else's write came after ours.
+                    self.abandon(machine);
+                } else {
+                    self.snapshot.allocation_written(machine, version);
+                }
+                self.snapshot.confirm(assumed);
+                self.queue.remove(uid);
+                if let Some(pending) = self.pending.remove(uid) {
+                    effects.push(Effect::Scheduled { pod: pending.pod, node });
+                }
+                self.queue.wake(Wake::POD_PLACED, now_ms);
+            }
+            BindOutcome::Conflict(_) | BindOutcome::Unknown => {
+                self.undo(assumed);
+                self.abandon(machine);
+                self.snapshot.doubt_allocation(machine);
+                effects.push(Effect::ReadAllocation(node));
+                self.queue.retry(uid, now_ms);
+            }
+            BindOutcome::Gone | BindOutcome::Refused(_) => {
+                self.undo(assumed);
+                self.queue.retry(uid, now_ms);
+            }
+        }
+        self.launch(machine, effects);
+        self.unstall();
+    }
+}

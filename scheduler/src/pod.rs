@@ -1,0 +1,224 @@
+//! A pod as decisions see it: what it takes, what it demands and what it prefers, read once. Decides nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gantry_apimachinery::labels::{LabelSelector, LabelSelectorRequirement, Selector};
+
+use crate::api::{NodeSelectorTerm, Pod, PodAffinityTerm, PreferredNodeTerm, SpreadConstraint, Toleration};
+use crate::resources::Resources;
+use crate::selector::Term;
+
+/// Which rules of placement a pod's priority class asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Band {
+    Production,
+    /// No `gantry.dev/band` label: plain Kubernetes semantics.
+    #[default]
+    Ordinary,
+    Batch,
+    BestEffort,
+}
+
+impl Band {
+    pub fn read(label: Option<&str>) -> Self {
+        match label {
+            Some("production") => Band::Production,
+            Some("batch") => Band::Batch,
+            Some("best-effort") => Band::BestEffort,
+            _ => Band::Ordinary,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPort {
+    pub protocol: String,
+    pub address: String,
+    pub port: u16,
+}
+
+impl HostPort {
+    pub fn collides(&self, other: &HostPort) -> bool {
+        let any = |address: &str| address == "0.0.0.0" || address == "::";
+        self.protocol == other.protocol
+            && self.port == other.port
+            && (self.address == other.address || any(&self.address) || any(&other.address))
+    }
+}
+
+/// Which pods a rule is about, and what "together" means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AffinityTerm {
+    pub selector: Selector,
+    /// By name; with `namespace_selector` as well.
+    pub namespaces: BTreeSet<String>,
+    pub namespace_selector: Option<Selector>,
+    pub topology_key: String,
+    /// For preferences; 0 in demands.
+    pub weight: i64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spread {
+    pub max_skew: i64,
+    pub topology_key: String,
+    pub required: bool,
+    pub selector: Selector,
+    pub min_domains: i64,
+    pub honor_affinity: bool,
+    pub honor_taints: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodInfo {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub labels: BTreeMap<String, String>,
+    /// The uid of the controller that made it: pods of one template.
+    pub owner: String,
+    pub priority: i64,
+    pub class: String,
+    pub may_preempt: bool,
+    pub created_us: i64,
+    /// It is stopping: it takes room but is not counted for spreading.
+    pub deleting: bool,
+    pub requests: Resources,
+    pub ports: Vec<HostPort>,
+    pub images: Vec<String>,
+    pub node_selector: BTreeMap<String, String>,
+    /// `None`: no demand. Otherwise one of the terms matches.
+    pub node_terms: Option<Vec<Term>>,
+    pub node_preferences: Vec<(i64, Term)>,
+    pub tolerations: Vec<Toleration>,
+    pub affinity: Vec<AffinityTerm>,
+    pub anti_affinity: Vec<AffinityTerm>,
+    /// Weighted; negative for anti-affinity.
+    pub preferences: Vec<AffinityTerm>,
+    pub spread: Vec<Spread>,
+}
+
+impl PodInfo {
+    pub fn read(pod: &Pod) -> Self {
+        let (meta, spec) = (&pod.metadata, &pod.spec);
+        let affinity = &spec.affinity;
+        let node = &affinity.node_affinity;
+        let terms = |terms: &[NodeSelectorTerm]| terms.iter().map(Term::read).collect();
+        let term = |t: &PodAffinityTerm, weight: i64| affinity_term(t, weight, &meta.namespace, &meta.labels);
+        let required = |terms: &[PodAffinityTerm]| terms.iter().map(|t| term(t, 0)).collect();
+        let (with, apart) = (&affinity.pod_affinity, &affinity.pod_anti_affinity);
+        let preferred = with.preferred_during_scheduling_ignored_during_execution.iter().map(|w| (w, 1));
+        let preferred = preferred
+            .chain(apart.preferred_during_scheduling_ignored_during_execution.iter().map(|w| (w, -1)))
+            .map(|(w, sign)| term(&w.pod_affinity_term, sign * w.weight));
+        let node_preference = |p: &PreferredNodeTerm| (p.weight, Term::read(&p.preference));
+        PodInfo {
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.to_string(),
+            labels: meta.labels.clone(),
+            owner: meta.controller().map(|o| o.uid.to_string()).unwrap_or_default(),
+            priority: spec.priority,
+            class: spec.priority_class_name.clone(),
+            may_preempt: spec.preemption_policy != "Never",
+            created_us: meta.creation_timestamp.map_or(0, |t| t.micros()),
+            deleting: meta.is_deleting(),
+            requests: Resources::of_pod(spec),
+            ports: host_ports(pod),
+            images: spec.containers.iter().map(|c| c.image.clone()).collect(),
+            node_selector: spec.node_selector.clone(),
+            node_terms: node
+                .required_during_scheduling_ignored_during_execution
+                .as_ref()
+                .map(|s| terms(&s.node_selector_terms)),
+            node_preferences: node
+                .preferred_during_scheduling_ignored_during_execution
+                .iter()
+                .map(node_preference)
+                .collect(),
+            tolerations: spec.tolerations.clone(),
+            affinity: required(&with.required_during_scheduling_ignored_during_execution),
+            anti_affinity: required(&apart.required_during_scheduling_ignored_during_execution),
+            preferences: preferred.collect(),
+            spread: spec.topology_spread_constraints.iter().map(|c| spread(c, &meta.labels)).collect(),
+        }
+    }
+
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+fn host_ports(pod: &Pod) -> Vec<HostPort> {
+    let spec = &pod.spec;
+    let ports = spec.containers.iter().chain(&spec.init_containers).flat_map(|c| &c.ports);
+    let mut taken: Vec<HostPort> = ports
+        .filter_map(|port| {
+            let number = match port.host_port {
+                0 if spec.host_network => port.container_port,
+                number => number,
+            };
+            let or = |text: &str, other: &str| if text.is_empty() { other.to_owned() } else { text.to_owned() };
+            (number > 0).then(|| HostPort {
+                protocol: or(&port.protocol, "TCP"),
+                address: or(&port.host_ip, "0.0.0.0"),
+                port: number,
+            })
+        })
+        .collect();
+    taken.sort();
+    taken.dedup();
+    taken
+}
+
+/// A missing selector selects nothing; one that cannot be read was refused by the API, so it selects nothing here.
+fn selector(read: Option<&LabelSelector>) -> Selector {
+    read.and_then(|s| Selector::from_label_selector(s).ok()).unwrap_or_else(Selector::nothing)
+}
+
+/// Adds what `matchLabelKeys` stands for: the pod's own values of these labels.
+fn narrowed(
+    base: Option<&LabelSelector>,
+    same: &[String],
+    different: &[String],
+    own: &BTreeMap<String, String>,
+) -> Option<LabelSelector> {
+    let mut narrowed = base.cloned()?;
+    for (keys, operator) in [(same, "In"), (different, "NotIn")] {
+        for key in keys {
+            if let Some(value) = own.get(key) {
+                let (key, operator, values) = (key.clone(), operator.to_owned(), vec![value.clone()]);
+                narrowed.match_expressions.push(LabelSelectorRequirement { key, operator, values });
+            }
+        }
+    }
+    Some(narrowed)
+}
+
+fn affinity_term(term: &PodAffinityTerm, weight: i64, own_ns: &str, own: &BTreeMap<String, String>) -> AffinityTerm {
+    let mut namespaces: BTreeSet<String> = term.namespaces.iter().cloned().collect();
+    if namespaces.is_empty() && term.namespace_selector.is_none() {
+        namespaces.insert(own_ns.to_owned());
+    }
+    let base = term.label_selector.as_ref();
+    AffinityTerm {
+        selector: selector(narrowed(base, &term.match_label_keys, &term.mismatch_label_keys, own).as_ref()),
+        namespaces,
+        namespace_selector: term.namespace_selector.as_ref().map(|s| selector(Some(s))),
+        topology_key: term.topology_key.clone(),
+        weight,
+    }
+}
+
+fn spread(constraint: &SpreadConstraint, own: &BTreeMap<String, String>) -> Spread {
+    let base = constraint.label_selector.as_ref();
+    Spread {
+        max_skew: constraint.max_skew.max(1),
+        topology_key: constraint.topology_key.clone(),
+        required: constraint.when_unsatisfiable != "ScheduleAnyway",
+        selector: selector(narrowed(base, &constraint.match_label_keys, &[], own).as_ref()),
+        min_domains: constraint.min_domains.unwrap_or(1),
+        honor_affinity: constraint.node_affinity_policy != "Ignore",
+        honor_taints: constraint.node_taints_policy == "Honor",
+    }
+}
