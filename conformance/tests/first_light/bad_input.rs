@@ -32,9 +32,9 @@ fn post(
     Mistake { what, method: "POST", path, content_type: JSON, body: body.to_owned(), code, reason, words }
 }
 
-fn mistakes() -> Vec<Mistake> {
+/// Bodies that cannot be read, or mean nothing.
+fn unreadable() -> Vec<Mistake> {
     let strict = "/api/v1/namespaces/mistakes/configmaps?fieldValidation=Strict";
-    let big = |size: usize| format!(r#"{{"metadata":{{"name":"big"}},"data":{{"k":"{}"}}}}"#, "x".repeat(size));
     vec![
         post("malformed JSON", MAPS, r#"{"metadata": {"name": "a",, }}"#, 400, "BadRequest", &["line 1", "column"]),
         Mistake {
@@ -67,6 +67,13 @@ fn mistakes() -> Vec<Mistake> {
         ),
         post("a bad name", MAPS, r#"{"metadata":{"name":"No_Good"}}"#, 422, "Invalid", &["metadata.name", "RFC 1123"]),
         post("no name", MAPS, r#"{"data":{}}"#, 422, "Invalid", &["name or generateName is required"]),
+    ]
+}
+
+/// Requests that could be read, but cannot be done.
+fn refused() -> Vec<Mistake> {
+    let big = |size: usize| format!(r#"{{"metadata":{{"name":"big"}},"data":{{"k":"{}"}}}}"#, "x".repeat(size));
+    vec![
         post(
             "an unknown kind",
             "/api/v1/namespaces/mistakes/wonders",
@@ -142,7 +149,7 @@ pub fn every_mistake_gets_its_status(cluster: &Cluster) -> anyhow::Result<()> {
         let kubeconfig = cluster.data_dir().join("kubeconfig");
         block_on(async {
             let client = client(&kubeconfig).await?;
-            for mistake in mistakes() {
+            for mistake in unreadable().into_iter().chain(refused()) {
                 check(&client, &mistake).await.context(mistake.what)?;
             }
             semantic_errors(&client).await?;
