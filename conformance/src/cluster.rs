@@ -84,7 +84,7 @@ impl Cluster {
         writeln!(log, "== gantry up")?;
         let mut command = self.gantry(&["up"])?;
         command.args(["--node-ip", &self.options.node_ip, "--node-name", &self.options.node_name]);
-        command.args(["--cgroup-root", &self.cgroup_root(), "--no-supervise"]).args(&self.options.flags);
+        command.args(["--cgroup-root", &self.cgroup_root(), "--dns-upstream", "none"]).args(&self.options.flags);
         command.stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().context("gantry up did not start")?;
         *self.up.lock().expect("no holder of the lock panics") = Some(child);
