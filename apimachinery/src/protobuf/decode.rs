@@ -63,7 +63,7 @@ fn add(field: &Field<'_>, wire: Wire<'_>, object: &mut Map<String, Value>, depth
         let says_nothing = match &value {
             Value::Null => ty.shape() != Shape::Any,
             Value::String(text) => text.is_empty() && !field.keeps_zero(),
-            Value::Bool(set) => !set && !field.keeps_zero(),
+            Value::Bool(set) => !set && !field.keeps_zero() && ty.shape() == Shape::Bool,
             Value::Number(number) => {
                 number.as_f64() == Some(0.0) && !field.keeps_zero() && ty.shape() != Shape::IntOrString
             }

@@ -1,12 +1,15 @@
 //! What a Pod means to the API: its defaults, what may change after creation, how it is deleted and how `kubectl get` shows
 //! it. Other kinds take their pod templates' rules from here. It never decides where or whether a pod runs.
 
+mod containers;
 pub mod defaults;
-mod identity;
 pub mod printing;
 pub mod quality;
+mod scheduling;
 mod update;
 pub mod validate;
+mod volumes;
+pub mod workload;
 
 use super::value::{at, child, default, str_at};
 use super::{Column, Ctx, Selectable, Strategy};
@@ -28,9 +31,6 @@ impl Strategy for Pod {
     }
 
     fn prepare_create(&self, pod: &mut Value, ctx: &Ctx) {
-        identity::add_token_volume(pod, ctx.entropy);
-        identity::add_tolerations(&mut pod["spec"]);
-        identity::default_priority(&mut pod["spec"]);
         let quality = quality::of(&pod["spec"]);
         let mut status = json!({ "phase": "Pending", "qosClass": quality });
         if at(pod, "spec.schedulingGates").is_some() {

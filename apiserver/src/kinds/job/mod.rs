@@ -1,0 +1,239 @@
+//! What a Job means to the API: its defaults, the selector and labels that tie its pods to it, what may change later, and what
+//! `kubectl get` shows.
+
+mod update;
+
+use super::columns::{self, Column};
+use super::pod::{self, validate as pod_rules, workload};
+use super::value::{at, bool_at, child, default, i64_at, items, items_mut, object_mut, str_at};
+use super::{Ctx, Selectable, Strategy};
+use gantry_apimachinery::status::FieldErrors;
+use gantry_apimachinery::time::{Timestamp, human_duration};
+use serde_json::{Value, json};
+
+pub struct Job;
+
+const UID_LABEL: &str = "batch.kubernetes.io/controller-uid";
+const NAME_LABEL: &str = "batch.kubernetes.io/job-name";
+/// The same labels as older clients know them.
+const OLD_UID_LABEL: &str = "controller-uid";
+const OLD_NAME_LABEL: &str = "job-name";
+/// Kubernetes' bound for jobs whose indexes are counted one by one.
+const MAX_INDEXED_PARALLELISM: i64 = 100_000;
+
+const COLUMNS: &[Column] = &[
+    Column::NAME,
+    Column::text("Status", "Whether the job runs, is complete, has failed or is suspended."),
+    Column::text("Completions", "How many pods succeeded, of how many."),
+    Column::text("Duration", "Time required to complete the job."),
+    Column::AGE,
+    workload::CONTAINERS,
+    workload::IMAGES,
+    workload::SELECTOR,
+];
+
+impl Strategy for Job {
+    fn defaults(&self, object: &mut Value) {
+        pod::defaults::template(object);
+        let spec = child(object, "spec");
+        // Without either number it is one task; with only a number of tasks they run one at a time.
+        if at(spec, "completions").is_none() && at(spec, "parallelism").is_none() {
+            spec["completions"] = 1.into();
+        }
+        default(spec, "parallelism", 1);
+        let per_index = at(spec, "backoffLimitPerIndex").is_some();
+        default(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
+        default(spec, "completionMode", "NonIndexed");
+        default(spec, "suspend", false);
+        default(spec, "manualSelector", false);
+        let replacement = if at(spec, "podFailurePolicy").is_some() { "Failed" } else { "TerminatingOrFailed" };
+        default(spec, "podReplacementPolicy", replacement);
+        if let Some(policy) = spec.get_mut("podFailurePolicy").filter(|policy| policy.is_object()) {
+            for rule in items_mut(policy, "rules") {
+                items_mut(rule, "onPodConditions").iter_mut().for_each(|pattern| default(pattern, "status", "True"));
+            }
+        }
+        let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+        let unlabelled =
+            at(object, "metadata.labels").and_then(Value::as_object).is_none_or(|labels| labels.is_empty());
+        if unlabelled && labels.is_object() {
+            child(object, "metadata")["labels"] = labels;
+        }
+        remove_null_labels(object);
+    }
+
+    fn prepare_create(&self, job: &mut Value, _ctx: &Ctx) {
+        if bool_at(job, "spec.manualSelector") {
+            return;
+        }
+        let uid = str_at(job, "metadata.uid").to_owned();
+        let name = str_at(job, "metadata.name").to_owned();
+        let spec = child(job, "spec");
+        let labels = child(child(child(spec, "template"), "metadata"), "labels");
+        for (key, value) in [(UID_LABEL, &uid), (OLD_UID_LABEL, &uid), (NAME_LABEL, &name), (OLD_NAME_LABEL, &name)] {
+            default(labels, key, value.as_str());
+        }
+        child(child(spec, "selector"), "matchLabels")[UID_LABEL] = uid.into();
+    }
+
+    fn validate(&self, new: &Value, old: Option<&Value>, ctx: &Ctx, errors: &mut FieldErrors) {
+        if ctx.is_status() {
+            return update::status(new, old, errors);
+        }
+        spec(&new["spec"], errors);
+        generated(new, old, errors);
+        if let Some(old) = old {
+            update::spec(&new["spec"], &old["spec"], at(old, "status.startTime").is_some(), errors);
+        }
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        COLUMNS
+    }
+
+    fn row(&self, job: &Value, now: Timestamp) -> Vec<Value> {
+        let mut row = vec![
+            columns::name(job),
+            state(job).into(),
+            completions(job).into(),
+            duration(job, now).into(),
+            columns::age(job, now),
+        ];
+        row.extend(workload::wide_cells(job));
+        row
+    }
+
+    fn selectable(&self) -> &'static [Selectable] {
+        const FIELDS: &[Selectable] =
+            &[Selectable { label: "status.successful", path: "status.succeeded", default: "0" }];
+        FIELDS
+    }
+}
+
+/// Reading through `[]` on a mutable value leaves nulls behind; an object on the wire has none.
+fn remove_null_labels(object: &mut Value) {
+    let metadata = child(child(child(object, "spec"), "template"), "metadata");
+    let map = object_mut(metadata);
+    if map.get("labels").is_some_and(Value::is_null) {
+        map.remove("labels");
+    }
+}
+
+fn spec(spec: &Value, errors: &mut FieldErrors) {
+    let counts = [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+        "ttlSecondsAfterFinished",
+    ];
+    for field in counts {
+        pod_rules::at_least(spec, field, 0, "spec", errors);
+    }
+    pod_rules::one_of(spec, "completionMode", "spec", &["NonIndexed", "Indexed"], errors);
+    pod_rules::one_of(spec, "podReplacementPolicy", "spec", &["Failed", "TerminatingOrFailed"], errors);
+    if at(spec, "podFailurePolicy").is_some() && spec["podReplacementPolicy"] != "Failed" {
+        let value = str_at(spec, "podReplacementPolicy");
+        errors.not_supported("spec.podReplacementPolicy", value, &["Failed"]);
+    }
+    let indexed = spec["completionMode"] == "Indexed";
+    let parallelism = i64_at(spec, "parallelism").unwrap_or(0);
+    if indexed && at(spec, "completions").is_none() {
+        errors.required_because("spec.completions", "when completion mode is Indexed");
+    }
+    if indexed && parallelism > MAX_INDEXED_PARALLELISM {
+        let why = format!("must be less than or equal to {MAX_INDEXED_PARALLELISM} when completion mode is Indexed");
+        errors.invalid("spec.parallelism", parallelism, why);
+    }
+    if !indexed && at(spec, "backoffLimitPerIndex").is_some() {
+        let why = "requires indexed completion mode";
+        errors.invalid("spec.backoffLimitPerIndex", spec["backoffLimitPerIndex"].clone(), why);
+    }
+    pod_rules::template(&spec["template"], "spec.template", errors);
+    if !matches!(str_at(&spec["template"]["spec"], "restartPolicy"), "OnFailure" | "Never") {
+        errors.required_because("spec.template.spec.restartPolicy", "valid values: \"OnFailure\", \"Never\"");
+    }
+    failure_policy(spec, errors);
+    if pod::is_at_most_one(&spec["template"]) && parallelism > 1 {
+        let why = format!("a Job of parallelism {parallelism} runs pods together: set parallelism to 1");
+        errors.forbidden(pod::at_most_one_path("spec.template"), why);
+    }
+}
+
+fn failure_policy(spec: &Value, errors: &mut FieldErrors) {
+    if at(spec, "podFailurePolicy").is_some() && spec["template"]["spec"]["restartPolicy"] != "Never" {
+        let value = str_at(&spec["template"]["spec"], "restartPolicy");
+        let why = "only \"Never\" is supported when podFailurePolicy is specified";
+        errors.invalid("spec.template.spec.restartPolicy", value, why);
+    }
+    for (position, rule) in items(spec, "podFailurePolicy.rules").iter().enumerate() {
+        let path = format!("spec.podFailurePolicy.rules[{position}]");
+        pod_rules::one_of(rule, "action", &path, &["Count", "FailIndex", "FailJob", "Ignore"], errors);
+        if at(rule, "onExitCodes").is_none() && items(rule, "onPodConditions").is_empty() {
+            errors.invalid(path, rule.clone(), "specifying one of OnExitCodes and OnPodConditions is required");
+        }
+    }
+}
+
+/// The selector and labels that tie pods to this job and to no other.
+fn generated(new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    let spec = &new["spec"];
+    if bool_at(spec, "manualSelector") || old.is_some() {
+        workload::selector(spec, "job", errors);
+        return;
+    }
+    let uid = str_at(new, "metadata.uid");
+    let own = json!({ "matchLabels": { UID_LABEL: uid } });
+    let labels = &spec["template"]["metadata"]["labels"];
+    if labels[UID_LABEL] != uid || labels[OLD_UID_LABEL] != uid {
+        let why = "`selector` not auto-generated";
+        errors.invalid("spec.template.metadata.labels", labels.clone(), why);
+    }
+    if spec["selector"] != own {
+        errors.invalid("spec.selector", spec["selector"].clone(), "`selector` not auto-generated");
+    }
+}
+
+fn has_condition(job: &Value, kind: &str) -> bool {
+    items(job, "status.conditions").iter().any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+fn state(job: &Value) -> &'static str {
+    if has_condition(job, "Complete") {
+        "Complete"
+    } else if has_condition(job, "Failed") {
+        "Failed"
+    } else if at(job, "metadata.deletionTimestamp").is_some() {
+        "Terminating"
+    } else if has_condition(job, "Suspended") {
+        "Suspended"
+    } else if has_condition(job, "FailureTarget") {
+        "FailureTarget"
+    } else if has_condition(job, "SuccessCriteriaMet") {
+        "SuccessCriteriaMet"
+    } else {
+        "Running"
+    }
+}
+
+fn completions(job: &Value) -> String {
+    let done = i64_at(job, "status.succeeded").unwrap_or(0);
+    match (i64_at(job, "spec.completions"), i64_at(job, "spec.parallelism").unwrap_or(0)) {
+        (Some(all), _) => format!("{done}/{all}"),
+        (None, parallelism) if parallelism > 1 => format!("{done}/1 of {parallelism}"),
+        (None, _) => format!("{done}/1"),
+    }
+}
+
+fn duration(job: &Value, now: Timestamp) -> String {
+    let time = |path: &str| Timestamp::parse(str_at(job, path)).ok();
+    match (time("status.startTime"), time("status.completionTime")) {
+        (None, _) => String::new(),
+        (Some(start), end) => human_duration(end.unwrap_or(now).secs() - start.secs()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
