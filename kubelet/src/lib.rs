@@ -12,6 +12,7 @@ pub mod pod;
 mod probe;
 mod registry;
 pub mod runtime;
+pub mod server;
 mod services;
 pub mod volumes;
 
@@ -76,6 +77,7 @@ pub async fn run(config: Config, client: Client, cancel: CancellationToken) -> R
     });
     let node = node::NodeAgent { config, client, runtime, facts, recorder, cancel: stop.clone() };
     tokio::spawn(node.run(shared.cluster.subscribe()));
+    tokio::spawn(server::run(shared.clone()));
     Agent::new(shared, pod_facts).run(inbox).await;
     stop.cancel();
     Ok(())
