@@ -93,6 +93,11 @@ impl Wal {
         Ok(Self { owner: Arc::new(Owner { shared, writer: Mutex::new(Some(thread)) }) })
     }
 
+    /// Writes what was appended and closes the files; later writes fail. Blocks.
+    pub fn close(&self) {
+        self.owner.close();
+    }
+
     fn shared(&self) -> &Shared {
         &self.owner.shared
     }
@@ -171,6 +176,11 @@ impl Wal {
 impl Shared {
     fn push(&self, job: Job, urgent: bool) {
         let mut queue = self.queue.lock();
+        if queue.stop {
+            drop(queue);
+            job.refuse();
+            return;
+        }
         queue.jobs.push_back(job);
         queue.urgent |= urgent;
         if queue.idle || urgent {
@@ -179,8 +189,19 @@ impl Shared {
     }
 }
 
-impl Drop for Owner {
-    fn drop(&mut self) {
+impl Job {
+    fn refuse(self) {
+        let closed = || Err(io::Error::other("the log is closed"));
+        match self {
+            Self::Append { flushed, .. } => flushed.io_completed(closed()),
+            // Whoever asked may have gone.
+            Self::State { flushed, .. } => drop(flushed.send(closed())),
+        }
+    }
+}
+
+impl Owner {
+    fn close(&self) {
         self.shared.queue.lock().stop = true;
         self.shared.wake.notify_one();
         // What was appended is written before the thread ends, and the directory can be opened again after this.
@@ -189,5 +210,11 @@ impl Drop for Owner {
         {
             tracing::error!("the log's writer thread panicked");
         }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.close();
     }
 }

@@ -1,0 +1,340 @@
+//! One member of one group: opens its log and snapshots, runs Raft, and is the `Store` of this process.
+//!
+//! What an entry does is `mvcc`'s decision, who leads is Raft's; here they are only put together.
+
+mod clock;
+mod propose;
+mod read;
+mod upkeep;
+#[cfg(test)]
+mod tests;
+
+use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest};
+use crate::hub::Hub;
+use crate::kv::KvService;
+use crate::limits;
+use crate::mvcc::{Command, Compact, MAX_TTL_MS, Mvcc, Reply, Retention};
+use crate::peer::{Factory, MAX_MESSAGE, PeerService, Peers, Services, StoreTls, TlsError, serve};
+use crate::proto::kv_server::KvServer;
+use crate::proto::peer_server::PeerServer;
+use crate::raft::log::Log;
+use crate::raft::machine::{Machine, Snapshots};
+use crate::raft::snapshot::{SnapshotDir, SnapshotError};
+use crate::raft::types::TypeConfig;
+use crate::wal::{OpenError, Wal, WalConfig};
+use clock::StoreClock;
+use openraft::impls::BasicNode;
+use openraft::{Raft, SnapshotPolicy};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use propose::ProposeError;
+pub use read::ReadError;
+
+/// How long a request waits for a leader before it fails.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Everything a member needs to know to open.
+pub struct GroupConfig {
+    /// `state`, `leases` or `events`. Members of different groups refuse each other.
+    pub name: String,
+    /// The group's own directory; made if missing.
+    pub dir: PathBuf,
+    pub member: u64,
+    /// Every member's `host:port`, this one's included. One, three or five.
+    pub members: BTreeMap<u64, String>,
+    /// How long a write waits for others to share its fdatasync.
+    pub linger: Duration,
+    /// Keys not written for this long are deleted, each in a revision of its own.
+    pub ttl: Option<Duration>,
+    pub retention: Retention,
+    pub tls: Option<StoreTls>,
+    /// Where other members and remote API servers connect. May be `None` for a single member.
+    pub listener: Option<std::net::TcpListener>,
+}
+
+impl GroupConfig {
+    /// A single member that nobody else talks to.
+    pub fn single(name: &str, dir: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.to_owned(),
+            dir: dir.into(),
+            member: 1,
+            members: BTreeMap::from([(1, String::new())]),
+            linger: Duration::ZERO,
+            ttl: None,
+            retention: Retention::default(),
+            tls: None,
+            listener: None,
+        }
+    }
+}
+
+/// Why a member cannot start. A person acts.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    #[error("the configuration of group {group:?} is not usable: {what}")]
+    Config { group: String, what: String },
+    #[error("the log cannot be opened")]
+    Log(#[from] OpenError),
+    #[error("the snapshot cannot be read")]
+    Snapshot(#[from] SnapshotError),
+    #[error("a member's address cannot be used")]
+    Address(#[from] TlsError),
+    #[error("Raft does not start: {0}")]
+    Raft(String),
+    #[error("the listener cannot be used")]
+    Listen(#[source] std::io::Error),
+}
+
+/// One open member. Cheap to clone; it stops when the last clone is dropped or by [`Group::shutdown`].
+#[derive(Clone)]
+pub struct Group {
+    handle: Handle,
+    proposer: propose::Proposer,
+    reader: read::Reader,
+    stop: Arc<DropGuard>,
+}
+
+/// What the parts of a running member share.
+#[derive(Clone)]
+pub struct Handle {
+    pub raft: Raft<TypeConfig, Machine>,
+    pub hub: Arc<Hub>,
+    pub peers: Peers,
+    pub snapshots: Snapshots,
+    wal: Wal,
+    clock: Arc<StoreClock>,
+    member: u64,
+}
+
+impl Group {
+    /// Opens the member. A single member leads and serves when this returns; others may still be looking for a leader.
+    pub async fn open(mut config: GroupConfig) -> Result<Self, GroupError> {
+        validate(&config)?;
+        let single = config.members.len() == 1;
+        let handle = start_raft(&config).await?;
+        let cancel = CancellationToken::new();
+        let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
+        let reader = read::Reader::start(handle.clone(), cancel.clone());
+        tokio::spawn(upkeep::run(handle.clone(), proposer.clone(), config.ttl, config.retention, cancel.clone()));
+        let group = Self { handle, proposer, reader, stop: Arc::new(cancel.clone().drop_guard()) };
+        if let Some(listener) = config.listener.take() {
+            group.serve(listener, config.tls.as_ref(), cancel)?;
+        }
+        group.elect_or_join(&config).await?;
+        if single {
+            group.ready(PATIENCE).await.map_err(|error| GroupError::Raft(error.to_string()))?;
+        }
+        Ok(group)
+    }
+
+    /// Waits until this member can answer linearizable reads.
+    pub async fn ready(&self, patience: Duration) -> Result<(), StoreError> {
+        let ready = async {
+            while let Err(error) = self.read_revision().await {
+                if !matches!(error, StoreError::Unavailable(_)) {
+                    return Err(error);
+                }
+            }
+            Ok(())
+        };
+        let late = |_| StoreError::Unavailable("no leader yet".into());
+        tokio::time::timeout(patience, ready).await.map_err(late)?
+    }
+
+    async fn elect_or_join(&self, config: &GroupConfig) -> Result<(), GroupError> {
+        let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
+        let raft = &self.handle.raft;
+        if !raft.is_initialized().await.map_err(|e| raft_error(&e))? {
+            let nodes: BTreeMap<_, _> = config.members.iter().map(|(id, a)| (*id, BasicNode::new(a))).collect();
+            // Every member starts with the same list, which is as good as one of them doing so.
+            raft.initialize(nodes).await.map_err(|e| raft_error(&e))?;
+        } else if config.members.len() == 1 {
+            raft.trigger().elect(false).await.map_err(|e| raft_error(&e))?;
+        }
+        Ok(())
+    }
+
+    fn serve(
+        &self,
+        listener: std::net::TcpListener,
+        tls: Option<&StoreTls>,
+        cancel: CancellationToken,
+    ) -> Result<(), GroupError> {
+        listener.set_nonblocking(true).map_err(GroupError::Listen)?;
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(GroupError::Listen)?;
+        let peer = PeerServer::new(PeerService::new(self.handle.clone()))
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        let store = Serving { proposer: self.proposer.clone(), reader: self.reader.clone(), hub: self.handle.hub.clone() };
+        let kv = KvServer::new(KvService::new(Arc::new(store)))
+            .max_decoding_message_size(MAX_MESSAGE)
+            .max_encoding_message_size(MAX_MESSAGE);
+        tokio::spawn(serve(listener, tls.cloned(), Services { peer, kv }, cancel));
+        Ok(())
+    }
+
+    /// The state that this member has applied, for tests and metrics.
+    pub fn applied_revision(&self) -> Revision {
+        self.handle.hub.view().revision()
+    }
+
+    /// The hash chain over everything this member has applied.
+    pub fn hash(&self) -> u64 {
+        self.handle.hub.view().hash()
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.handle.raft.is_leader()
+    }
+
+    /// Writes a snapshot now and lets the log before it go.
+    pub async fn snapshot(&self) -> Result<(), StoreError> {
+        self.handle.raft.trigger().snapshot().await.map_err(|error| StoreError::Unavailable(error.to_string()))
+    }
+
+    /// Stops the member: nothing is written or answered after this returns, and its directory can be opened again.
+    pub async fn shutdown(&self) {
+        self.proposer.stop();
+        if let Err(error) = self.handle.raft.shutdown().await {
+            tracing::warn!(%error, "Raft did not stop cleanly");
+        }
+        let wal = self.handle.wal.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || wal.close()).await {
+            tracing::warn!(%error, "the log was not closed");
+        }
+    }
+}
+
+fn validate(config: &GroupConfig) -> Result<(), GroupError> {
+    let bad = |what: &str| Err(GroupError::Config { group: config.name.clone(), what: what.to_owned() });
+    if !config.members.contains_key(&config.member) {
+        return bad("the member is not in the list of members");
+    }
+    if ![1, 3, 5].contains(&config.members.len()) {
+        return bad("a group has 1, 3 or 5 members");
+    }
+    if config.members.len() > 1 && config.listener.is_none() {
+        return bad("several members need a listener");
+    }
+    if config.ttl.is_some_and(|ttl| ttl.as_millis() > u128::from(MAX_TTL_MS)) {
+        return bad("the TTL is too long");
+    }
+    Ok(())
+}
+
+async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
+    let dir = config.dir.clone();
+    let wal_config = WalConfig { linger: config.linger, ..WalConfig::default() };
+    let opened = tokio::task::spawn_blocking(move || {
+        // The log's lock comes first: it keeps a second process away from the snapshots, too.
+        let wal = Wal::open(&dir.join("wal"), wal_config)?;
+        let (snapshots, current) = SnapshotDir::open(&dir.join("snapshots"))?;
+        Ok::<_, GroupError>((wal, snapshots, current))
+    });
+    let (wal, dir, current) = opened.await.map_err(|error| GroupError::Raft(error.to_string()))??;
+    let (mvcc, current) = match current {
+        Some((meta, mvcc, file)) => (mvcc, Some((meta, file))),
+        None => (Mvcc::default(), None),
+    };
+    let hub = Hub::new(mvcc.clone());
+    let snapshots = Snapshots::new(dir, current);
+    let machine = Machine::new(mvcc, hub.clone(), snapshots.clone());
+    let peers = Peers::new(&config.name, config.member, &config.members, config.tls.as_ref())?;
+    let factory = Factory { peers: peers.clone() };
+    let raft_config = raft_config(config).map_err(|error| GroupError::Raft(error.to_string()))?;
+    let raft = Raft::new(config.member, Arc::new(raft_config), factory, Log::new(wal.clone()), machine);
+    let raft = raft.await.map_err(|error| GroupError::Raft(error.to_string()))?;
+    let clock = Arc::new(StoreClock::default());
+    Ok(Handle { raft, hub, peers, snapshots, wal, clock, member: config.member })
+}
+
+/// A single member needs no ticks: it is elected at once and has nobody to hear from.
+fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::ConfigError> {
+    let single = config.members.len() == 1;
+    openraft::Config {
+        cluster_name: config.name.clone(),
+        heartbeat_interval: 250,
+        election_timeout_min: 1_000,
+        election_timeout_max: 2_000,
+        install_snapshot_timeout: 60_000,
+        max_payload_entries: 256,
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: 1_000,
+        purge_batch_size: 256,
+        enable_tick: !single,
+        enable_heartbeat: !single,
+        enable_pre_vote: Some(true),
+        enable_leader_restore: Some(!single),
+        ..openraft::Config::default()
+    }
+    .validate()
+}
+
+/// The store that this member's listener offers; it does not keep the member alive.
+struct Serving {
+    proposer: propose::Proposer,
+    reader: read::Reader,
+    hub: Arc<Hub>,
+}
+
+async fn txn_batch(
+    proposer: &propose::Proposer,
+    txns: Vec<Txn>,
+) -> Result<Vec<Result<TxnReply, StoreError>>, StoreError> {
+    let checks: Vec<_> = txns.iter().map(limits::check).collect();
+    // One that is refused must not fail the others.
+    let good = txns.into_iter().zip(&checks).filter(|(_, check)| check.is_ok()).map(|(txn, _)| Command::Txn(txn));
+    let good: Vec<_> = good.collect();
+    let mut replies = if good.is_empty() { Vec::new() } else { proposer.propose(good).await? }.into_iter();
+    let reply = |check: Result<(), StoreError>| {
+        check?;
+        replies.next().map_or_else(|| Err(StoreError::Unknown("a reply is missing".into())), Reply::into_txn)
+    };
+    Ok(checks.into_iter().map(reply).collect())
+}
+
+macro_rules! implement_store {
+    ($type:ty, $self:ident, $proposer:expr, $reader:expr, $hub:expr) => {
+        #[async_trait::async_trait]
+        impl Store for $type {
+            async fn txn(&$self, txn: Txn) -> Result<TxnReply, StoreError> {
+                limits::check(&txn)?;
+                let replies = $proposer.propose(vec![Command::Txn(txn)]).await?;
+                let reply = replies.into_iter().next();
+                reply.map_or_else(|| Err(StoreError::Unknown("the reply is missing".into())), Reply::into_txn)
+            }
+
+            async fn txn_batch(&$self, txns: Vec<Txn>) -> Result<Vec<Result<TxnReply, StoreError>>, StoreError> {
+                txn_batch(&$proposer, txns).await
+            }
+
+            async fn range(&$self, request: RangeRequest) -> Result<RangeReply, StoreError> {
+                if !request.serializable {
+                    $reader.read_index().await?;
+                }
+                $hub.range(&request)
+            }
+
+            async fn watch(&$self, request: WatchRequest) -> Result<Watch, StoreError> {
+                $hub.watch(request)
+            }
+
+            async fn read_revision(&$self) -> Result<Revision, StoreError> {
+                $reader.read_index().await
+            }
+
+            async fn compact(&$self, revision: Revision) -> Result<(), StoreError> {
+                let compact = Command::Compact(Compact { revision, check: None });
+                $proposer.propose(vec![compact]).await?.into_iter().try_for_each(Reply::into_compacted)
+            }
+        }
+    };
+}
+
+implement_store!(Group, self, self.proposer, self.reader, self.handle.hub);
+implement_store!(Serving, self, self.proposer, self.reader, self.hub);

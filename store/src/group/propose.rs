@@ -1,0 +1,238 @@
+//! Writes: whatever waits is put into one log entry, entries follow each other without waiting, and a follower passes
+//! them on to the leader. A write whose fate is not certain is reported as unknown, never repeated.
+
+use super::{Handle, PATIENCE};
+use crate::api::StoreError;
+use crate::codec;
+use crate::limits;
+use crate::mvcc::{Applied, Command, Entry, Reply};
+use crate::peer::ForwardError;
+use crate::raft::types::{Proposal, TypeConfig};
+use openraft::errors::{ClientWriteError, Fatal};
+use openraft::impls::ProgressResponder;
+use openraft::raft::ClientWriteResult;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// Requests that wait to be put into an entry. A full queue makes callers wait.
+const QUEUE: usize = 4_096;
+const ENTRY_COMMANDS: usize = 1_024;
+const ENTRY_BYTES: usize = 4 << 20;
+/// Entries on their way at once. More would only move waiting from here into Raft.
+const IN_FLIGHT: usize = 16;
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Why commands were not carried out.
+#[derive(Debug)]
+pub enum ProposeError {
+    /// Certainly not done; the leader, if known.
+    NotLeader(Option<u64>),
+    Store(StoreError),
+}
+
+type Outcome = Result<Vec<Reply>, StoreError>;
+
+struct Request {
+    commands: Vec<Command>,
+    bytes: usize,
+    reply: oneshot::Sender<Outcome>,
+}
+
+#[derive(Clone)]
+pub struct Proposer {
+    requests: mpsc::Sender<Request>,
+    cancel: CancellationToken,
+}
+
+impl Proposer {
+    pub fn start(handle: Handle, cancel: CancellationToken) -> Self {
+        let (requests, receiver) = mpsc::channel(QUEUE);
+        tokio::spawn(run(handle, receiver, cancel.clone()));
+        Self { requests, cancel }
+    }
+
+    pub fn stop(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Carries out commands, next to whatever others wait. One reply each, in order.
+    pub async fn propose(&self, commands: Vec<Command>) -> Outcome {
+        let bytes = commands.iter().map(size).sum();
+        let (reply, outcome) = oneshot::channel();
+        let stopped = || StoreError::Unavailable("the store is stopping".into());
+        self.requests.send(Request { commands, bytes, reply }).await.map_err(|_| stopped())?;
+        outcome.await.map_err(|_| StoreError::Unknown("the store stopped before it answered".into()))?
+    }
+}
+
+fn size(command: &Command) -> usize {
+    match command {
+        Command::Txn(txn) => limits::size(txn),
+        Command::Compact(_) => 32,
+    }
+}
+
+async fn run(handle: Handle, mut requests: mpsc::Receiver<Request>, cancel: CancellationToken) {
+    let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    let mut held: Option<Request> = None;
+    loop {
+        let permit = tokio::select! {
+            () = cancel.cancelled() => return,
+            permit = in_flight.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
+        };
+        let first = match held.take() {
+            Some(request) => request,
+            None => tokio::select! {
+                () = cancel.cancelled() => return,
+                request = requests.recv() => match request { Some(request) => request, None => return },
+            },
+        };
+        let batch;
+        (batch, held) = gather(first, &mut requests);
+        dispatch(&handle, batch, permit).await;
+    }
+}
+
+/// Takes what waits, up to an entry's size; the one that does not fit any more comes back.
+fn gather(first: Request, requests: &mut mpsc::Receiver<Request>) -> (Vec<Request>, Option<Request>) {
+    let mut commands = first.commands.len();
+    let mut bytes = first.bytes;
+    let mut batch = vec![first];
+    while commands < ENTRY_COMMANDS
+        && let Ok(next) = requests.try_recv()
+    {
+        if bytes + next.bytes > ENTRY_BYTES {
+            return (batch, Some(next));
+        }
+        commands += next.commands.len();
+        bytes += next.bytes;
+        batch.push(next);
+    }
+    (batch, None)
+}
+
+/// Sends a batch on its way, in order, and lets a task wait for it.
+async fn dispatch(handle: &Handle, mut batch: Vec<Request>, permit: OwnedSemaphorePermit) {
+    let counts: Vec<usize> = batch.iter().map(|request| request.commands.len()).collect();
+    let commands: Vec<Command> = batch.iter_mut().flat_map(|request| std::mem::take(&mut request.commands)).collect();
+    let replies: Vec<_> = batch.into_iter().map(|request| request.reply).collect();
+    // The entry is shared with the log; only a batch that has to be sent elsewhere is encoded.
+    let submitted = handle.submit(commands).await;
+    let handle = handle.clone();
+    tokio::spawn(async move {
+        let outcome = handle.finish(submitted).await;
+        drop(permit);
+        answer(outcome, &counts, replies);
+    });
+}
+
+fn answer(outcome: Outcome, counts: &[usize], replies: Vec<oneshot::Sender<Outcome>>) {
+    let mut all = outcome.map(|replies| replies.into_iter());
+    for (count, reply) in counts.iter().zip(replies) {
+        let part = match &mut all {
+            Ok(all) => Ok(all.by_ref().take(*count).collect()),
+            Err(error) => Err(error.clone()),
+        };
+        // A caller that went away does not need its answer.
+        let _ = reply.send(part);
+    }
+}
+
+
+/// An entry that was handed to Raft here.
+pub struct Submitted {
+    entry: Arc<Entry>,
+    pending: Result<openraft::type_config::alias::OneshotReceiverOf<TypeConfig, ClientWriteResult<TypeConfig>>, Fatal<TypeConfig>>,
+}
+
+impl Handle {
+    fn store_time(&self) -> u64 {
+        let term = self.wal.vote().map_or(0, |vote| vote.leader_id.term);
+        self.clock.now_ms(term, &self.hub.view())
+    }
+
+    /// Store time, if this member leads.
+    pub fn leader_time(&self) -> Option<u64> {
+        self.raft.is_leader().then(|| self.store_time())
+    }
+
+    async fn submit(&self, commands: Vec<Command>) -> Submitted {
+        let entry = Arc::new(Entry { time_ms: self.leader_time().unwrap_or(0), commands });
+        self.submit_entry(entry).await
+    }
+
+    async fn submit_entry(&self, entry: Arc<Entry>) -> Submitted {
+        let (responder, pending) = ProgressResponder::complete_only();
+        let sent = self.raft.client_write_ff(Proposal(entry.clone()), Some(responder)).await;
+        Submitted { entry, pending: sent.map(|()| pending) }
+    }
+
+    async fn settle(&self, pending: Submitted) -> Result<Vec<Reply>, ProposeError> {
+        let store = |error| Err(ProposeError::Store(error));
+        let pending = match pending.pending {
+            Ok(pending) => pending,
+            Err(fatal) => return store(StoreError::Unavailable(fatal.to_string())),
+        };
+        match pending.await {
+            Ok(Ok(response)) => Ok(applied(response.data)),
+            Ok(Err(ClientWriteError::ForwardToLeader(to))) => Err(ProposeError::NotLeader(to.leader_id)),
+            Ok(Err(error)) => store(StoreError::Unknown(error.to_string())),
+            Err(_) => store(StoreError::Unknown("Raft stopped before it answered".into())),
+        }
+    }
+
+    /// Carries out commands if this member leads. Used for what a follower passes on.
+    pub async fn propose_here(&self, commands: Vec<Command>) -> Result<Vec<Reply>, ProposeError> {
+        let submitted = self.submit(commands).await;
+        self.settle(submitted).await
+    }
+
+    /// Sees an entry through: here if this member leads, otherwise with whoever does, until patience ends.
+    async fn finish(&self, mut submitted: Submitted) -> Outcome {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let entry = submitted.entry.clone();
+            let leader = match self.settle(submitted).await {
+                Ok(replies) => return Ok(replies),
+                Err(ProposeError::Store(error)) => return Err(error),
+                Err(ProposeError::NotLeader(leader)) => leader,
+            };
+            if let Some(leader) = leader.filter(|leader| *leader != self.member) {
+                match self.pass_on(leader, &entry).await {
+                    Ok(replies) => return Ok(replies),
+                    Err(ForwardError::Store(error)) => return Err(error),
+                    Err(ForwardError::Unknown(error)) => return Err(StoreError::Unknown(error)),
+                    Err(ForwardError::NotLeader | ForwardError::Unreachable(_)) => {}
+                }
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Err(StoreError::Unavailable("no leader".into()));
+            }
+            // A leader is being elected: certainly not done, so trying again is safe.
+            tokio::time::sleep(RETRY).await;
+            submitted = self.submit_entry(entry).await;
+        }
+    }
+
+    async fn pass_on(&self, leader: u64, entry: &Entry) -> Result<Vec<Reply>, ForwardError> {
+        let mut body = Vec::new();
+        codec::put_entry(&mut body, entry);
+        let replies = self.peers.propose(leader, body.into()).await?;
+        let newest = replies.iter().filter_map(|reply| match reply {
+            Reply::Txn(txn) => Some(txn.revision),
+            Reply::Compacted | Reply::Refused(_) => None,
+        });
+        if let Some(newest) = newest.max()
+            && tokio::time::timeout(PATIENCE, self.hub.reached(newest)).await.is_err()
+        {
+            return Err(ForwardError::Unknown("the write is done, but this member does not hear of it".into()));
+        }
+        Ok(replies)
+    }
+}
+
+fn applied(applied: Applied) -> Vec<Reply> {
+    applied.replies
+}

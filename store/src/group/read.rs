@@ -1,0 +1,110 @@
+//! Linearizable reads: one ReadIndex round serves everyone who waited when it began. A follower asks the leader for its
+//! revision and waits until it has applied as much.
+
+use super::{Handle, PATIENCE};
+use crate::api::{Revision, StoreError};
+use crate::peer::ForwardError;
+use openraft::errors::{LinearizableReadError, RaftError};
+use openraft::raft::ReadPolicy;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+/// Reads that wait for a round. A full queue makes callers wait.
+const QUEUE: usize = 4_096;
+const RETRY: Duration = Duration::from_millis(50);
+
+/// Why no read index was had.
+#[derive(Debug)]
+pub enum ReadError {
+    NotLeader(Option<u64>),
+    Store(StoreError),
+}
+
+type Waiter = oneshot::Sender<Result<Revision, StoreError>>;
+
+#[derive(Clone)]
+pub struct Reader {
+    waiters: mpsc::Sender<Waiter>,
+}
+
+impl Reader {
+    pub fn start(handle: Handle, cancel: CancellationToken) -> Self {
+        let (waiters, receiver) = mpsc::channel(QUEUE);
+        tokio::spawn(run(handle, receiver, cancel));
+        Self { waiters }
+    }
+
+    /// A revision at least as new as every write acknowledged before the call; it is applied here when this returns.
+    pub async fn read_index(&self) -> Result<Revision, StoreError> {
+        let stopping = || StoreError::Unavailable("the store is stopping".into());
+        let (waiter, answer) = oneshot::channel();
+        self.waiters.send(waiter).await.map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())?
+    }
+}
+
+async fn run(handle: Handle, mut waiters: mpsc::Receiver<Waiter>, cancel: CancellationToken) {
+    let mut round = Vec::new();
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            n = waiters.recv_many(&mut round, QUEUE) => if n == 0 { return },
+        }
+        let answer = tokio::select! {
+            () = cancel.cancelled() => return,
+            answer = handle.read_index() => answer,
+        };
+        for waiter in round.drain(..) {
+            // A reader that went away does not need its answer.
+            let _ = waiter.send(answer.clone());
+        }
+    }
+}
+
+impl Handle {
+    /// One round, here or with the leader, until patience ends.
+    async fn read_index(&self) -> Result<Revision, StoreError> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let leader = match self.read_index_here().await {
+                Ok(revision) => return Ok(revision),
+                Err(ReadError::Store(StoreError::Unavailable(_))) => None,
+                Err(ReadError::Store(error)) => return Err(error),
+                Err(ReadError::NotLeader(leader)) => leader,
+            };
+            if let Some(leader) = leader.filter(|leader| *leader != self.member) {
+                match self.peers.read_index(leader).await {
+                    Ok(revision) => return self.catch_up(revision).await,
+                    Err(ForwardError::Store(error)) => return Err(error),
+                    // Reading again is always safe.
+                    Err(ForwardError::NotLeader | ForwardError::Unreachable(_) | ForwardError::Unknown(_)) => {}
+                }
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Err(StoreError::Unavailable("no leader".into()));
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn catch_up(&self, revision: Revision) -> Result<Revision, StoreError> {
+        let late = |_| StoreError::Unavailable("this member is behind".into());
+        tokio::time::timeout(PATIENCE, self.hub.reached(revision)).await.map_err(late)?;
+        Ok(revision)
+    }
+
+    /// One round if this member leads.
+    pub async fn read_index_here(&self) -> Result<Revision, ReadError> {
+        let store = |error: &dyn std::fmt::Display| ReadError::Store(StoreError::Unavailable(error.to_string()));
+        let linearizer = match self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await {
+            Ok(linearizer) => linearizer,
+            Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => {
+                return Err(ReadError::NotLeader(to.leader_id));
+            }
+            Err(error) => return Err(store(&error)),
+        };
+        linearizer.await_ready(&self.raft).await.map_err(|error| store(&error))?;
+        Ok(self.hub.view().revision())
+    }
+}

@@ -1,0 +1,89 @@
+//! What a member does unasked, every few seconds: the leader proposes compactions and expiries that pure decisions call
+//! for, and every member writes a snapshot when its log has grown.
+
+use super::Handle;
+use super::propose::Proposer;
+use crate::mvcc::{Command, Compact, Retention, compaction, expired};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+const EVERY: Duration = Duration::from_secs(5);
+/// The log that a restart may have to apply again: this, or as much as the snapshot itself.
+const LOG_BYTES: u64 = 64 << 20;
+/// Expiries in one round; the rest follows in the next.
+const EXPIRE_MOST: usize = 1_000;
+/// A compaction of fewer revisions than this waits for `PATIENT_ROUNDS`, so that a quiet store stays quiet.
+const COMPACT_LEAST: u64 = 500;
+const PATIENT_ROUNDS: u32 = 24;
+
+pub async fn run(
+    handle: Handle,
+    proposer: Proposer,
+    ttl: Option<Duration>,
+    retention: Retention,
+    cancel: CancellationToken,
+) {
+    let mut timer = tokio::time::interval(EVERY);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut small_rounds = 0;
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        if let Some(now_ms) = handle.leader_time() {
+            compact(&handle, &proposer, now_ms, &retention, &mut small_rounds).await;
+            if let Some(ttl) = ttl {
+                expire(&handle, &proposer, now_ms, ttl).await;
+            }
+        }
+        snapshot(&handle).await;
+    }
+}
+
+async fn compact(handle: &Handle, proposer: &Proposer, now_ms: u64, retention: &Retention, small_rounds: &mut u32) {
+    loop {
+        let view = handle.hub.view();
+        let Some(revision) = compaction(&view, now_ms, retention) else { return };
+        let few = revision.0 - view.oldest().0 < COMPACT_LEAST;
+        if few && *small_rounds < PATIENT_ROUNDS {
+            *small_rounds += 1;
+            return;
+        }
+        *small_rounds = 0;
+        let check = view.commit(view.revision().0).map(|commit| (view.revision(), commit.hash));
+        drop(view);
+        let compact = Command::Compact(Compact { revision, check });
+        if let Err(error) = proposer.propose(vec![compact]).await {
+            tracing::warn!(%error, "history was not compacted");
+            return;
+        }
+        if few {
+            return;
+        }
+    }
+}
+
+async fn expire(handle: &Handle, proposer: &Proposer, now_ms: u64, ttl: Duration) {
+    let view = handle.hub.view();
+    let ttl_ms = ttl.as_millis() as u64;
+    let due = tokio::task::spawn_blocking(move || expired(&view, now_ms, ttl_ms, EXPIRE_MOST));
+    let Ok(due) = due.await else { return };
+    if due.is_empty() {
+        return;
+    }
+    let commands = due.into_iter().map(Command::Txn).collect();
+    if let Err(error) = proposer.propose(commands).await {
+        tracing::warn!(%error, "expired keys were not deleted");
+    }
+}
+
+async fn snapshot(handle: &Handle) {
+    let (index, bytes) = handle.snapshots.current().unwrap_or_default();
+    if handle.wal.bytes_after(index) < LOG_BYTES.max(bytes) {
+        return;
+    }
+    if let Err(error) = handle.raft.trigger().snapshot().await {
+        tracing::warn!(%error, "no snapshot could be started");
+    }
+}

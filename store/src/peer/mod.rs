@@ -1,0 +1,160 @@
+//! How members reach each other: gRPC over mutual TLS, one connection to each. It carries frames and decides nothing.
+
+mod network;
+mod server;
+mod tls;
+mod wire;
+
+use crate::api::{Revision, StoreError};
+use crate::codec::{DecodeError, Reader};
+use crate::mvcc::Reply;
+use crate::proto::Frame;
+use crate::proto::peer_client::PeerClient;
+use crate::reply;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+pub use network::Factory;
+pub use server::PeerService;
+pub use tls::{Services, StoreTls, TlsError, channel, serve};
+
+/// The version of every frame's body.
+const VERSION: u32 = 1;
+/// Above any message: a batch of writes, a run of entries.
+pub const MAX_MESSAGE: usize = 64 << 20;
+/// Told by a member that does not lead; the write was certainly not taken.
+const NOT_LEADER: &str = "not the leader";
+const FORWARD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A write or a read that another member did not answer.
+#[derive(Debug)]
+pub enum ForwardError {
+    /// Certainly not done: try the next leader.
+    NotLeader,
+    /// Certainly not done: the member cannot be reached.
+    Unreachable(String),
+    /// Perhaps done.
+    Unknown(String),
+    /// An answer.
+    Store(StoreError),
+}
+
+/// Connections to the other members of one group.
+#[derive(Clone)]
+pub struct Peers {
+    group: String,
+    clients: BTreeMap<u64, PeerClient<Channel>>,
+}
+
+impl Peers {
+    /// Connections are made when they are first used, and again when they break.
+    pub fn new(
+        group: &str,
+        member: u64,
+        members: &BTreeMap<u64, String>,
+        tls: Option<&StoreTls>,
+    ) -> Result<Self, TlsError> {
+        let mut clients = BTreeMap::new();
+        for (id, address) in members.iter().filter(|(id, _)| **id != member) {
+            let client = PeerClient::new(channel(address, tls)?);
+            clients.insert(*id, client.max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE));
+        }
+        Ok(Self { group: group.to_owned(), clients })
+    }
+
+    fn client(&self, id: u64) -> Option<PeerClient<Channel>> {
+        self.clients.get(&id).cloned()
+    }
+
+    fn frame(&self, body: impl Into<Bytes>) -> Frame {
+        Frame { group: self.group.clone(), version: VERSION, body: body.into() }
+    }
+
+    /// Passes encoded commands on to the leader.
+    pub async fn propose(&self, leader: u64, commands: Bytes) -> Result<Vec<Reply>, ForwardError> {
+        let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
+        let answer = within(client.propose(self.frame(commands))).await?;
+        reply::replies(&mut Reader::new(self.body(answer)?)).map_err(decoding)
+    }
+
+    /// Asks the leader for a revision that every acknowledged write is at or before.
+    pub async fn read_index(&self, leader: u64) -> Result<Revision, ForwardError> {
+        let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
+        let answer = within(client.read_index(self.frame(Bytes::new()))).await?;
+        Reader::new(self.body(answer)?).u64().map(Revision).map_err(decoding)
+    }
+
+    fn body(&self, frame: Frame) -> Result<Bytes, ForwardError> {
+        check(&self.group, frame).map_err(|status| ForwardError::Unknown(status.to_string()))
+    }
+}
+
+async fn within(
+    call: impl Future<Output = Result<tonic::Response<Frame>, Status>>,
+) -> Result<Frame, ForwardError> {
+    match tokio::time::timeout(FORWARD_TIMEOUT, call).await {
+        Err(_) => Err(ForwardError::Unknown("the leader did not answer in time".into())),
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        Ok(Err(status)) => Err(forward_error(status)),
+    }
+}
+
+fn forward_error(status: Status) -> ForwardError {
+    if status.code() == Code::FailedPrecondition && status.message() == NOT_LEADER {
+        return ForwardError::NotLeader;
+    }
+    if let Some(error) = status_error(&status) {
+        return ForwardError::Store(error);
+    }
+    if never_sent(&status) { ForwardError::Unreachable(status.to_string()) } else { ForwardError::Unknown(status.to_string()) }
+}
+
+/// Whether a failed call certainly did not reach the other side: no connection could be made.
+pub fn never_sent(status: &Status) -> bool {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(status);
+    while let Some(error) = source {
+        if error.is::<tonic::ConnectError>() || error.is::<tls::ConnectFailed>() {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// A store error as a gRPC status; the details carry it exactly.
+pub fn error_status(error: &StoreError) -> Status {
+    let code = match error {
+        StoreError::Compacted { .. } | StoreError::Future { .. } => Code::OutOfRange,
+        StoreError::TooLarge { .. } | StoreError::Invalid(_) => Code::InvalidArgument,
+        StoreError::Unavailable(_) => Code::Unavailable,
+        StoreError::Unknown(_) => Code::Unknown,
+        StoreError::Slow => Code::ResourceExhausted,
+        StoreError::Corrupt(_) => Code::DataLoss,
+    };
+    let mut details = Vec::new();
+    reply::put_error(&mut details, error);
+    Status::with_details(code, error.to_string(), details.into())
+}
+
+pub fn status_error(status: &Status) -> Option<StoreError> {
+    let details = status.details();
+    if details.is_empty() { None } else { reply::error(&mut Reader::new(Bytes::copy_from_slice(details))).ok() }
+}
+
+/// The body of a frame of this group and version.
+fn check(group: &str, frame: Frame) -> Result<Bytes, Status> {
+    if frame.group != group {
+        return Err(Status::invalid_argument(format!("this is group {group:?}, the frame is for {:?}", frame.group)));
+    }
+    if frame.version != VERSION {
+        return Err(Status::invalid_argument(format!("unknown frame version {}", frame.version)));
+    }
+    Ok(frame.body)
+}
+
+fn decoding(error: DecodeError) -> ForwardError {
+    ForwardError::Unknown(format!("the leader's answer cannot be decoded: {error}"))
+}

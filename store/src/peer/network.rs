@@ -1,0 +1,126 @@
+//! Openraft's network: one client for each other member, over the group's shared connections.
+
+use super::{Peers, check, wire};
+use crate::proto::Frame;
+use crate::proto::peer_client::PeerClient;
+use crate::raft::snapshot::SnapshotFile;
+use crate::raft::types::{TypeConfig, Vote};
+use bytes::Bytes;
+use futures::stream;
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::impls::BasicNode;
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
+use openraft::type_config::alias::SnapshotOf;
+use std::os::unix::fs::FileExt;
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+type RpcResult<T> = Result<T, RPCError<TypeConfig>>;
+
+/// The bytes of a snapshot in one frame.
+const CHUNK: usize = 1 << 20;
+
+pub struct Factory {
+    pub peers: Peers,
+}
+
+impl RaftNetworkFactory<TypeConfig> for Factory {
+    type Network = Network;
+
+    async fn new_client(&mut self, target: u64, _node: &BasicNode) -> Network {
+        Network { peers: self.peers.clone(), client: self.peers.client(target) }
+    }
+}
+
+pub struct Network {
+    peers: Peers,
+    client: Option<PeerClient<Channel>>,
+}
+
+impl Network {
+    fn client(&self) -> RpcResult<PeerClient<Channel>> {
+        self.client.clone().ok_or_else(|| RPCError::Unreachable(Unreachable::from_string("no address is configured")))
+    }
+
+    fn body(&self, answer: Result<Result<Response<Frame>, Status>, tokio::time::error::Elapsed>) -> RpcResult<Bytes> {
+        match answer {
+            Err(elapsed) => Err(RPCError::Network(NetworkError::new(&elapsed))),
+            Ok(Err(status)) if super::never_sent(&status) => Err(RPCError::Unreachable(Unreachable::new(&status))),
+            Ok(Err(status)) => Err(RPCError::Network(NetworkError::new(&status))),
+            Ok(Ok(frame)) => check(&self.peers.group, frame.into_inner()).map_err(|s| NetworkError::new(&s).into()),
+        }
+    }
+}
+
+fn decoded<T>(result: Result<T, crate::codec::DecodeError>) -> RpcResult<T> {
+    result.map_err(|error| RPCError::Network(NetworkError::new(&error)))
+}
+
+impl RaftNetworkV2<TypeConfig> for Network {
+    type SnapshotData = SnapshotFile;
+
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> RpcResult<AppendEntriesResponse<TypeConfig>> {
+        let mut client = self.client()?;
+        let call = client.append(self.peers.frame(wire::put_append(&rpc)));
+        let answer = tokio::time::timeout(option.hard_ttl(), call).await;
+        decoded(wire::appended(self.body(answer)?))
+    }
+
+    async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> RpcResult<VoteResponse<TypeConfig>> {
+        let mut client = self.client()?;
+        let call = client.vote(self.peers.frame(wire::put_vote(&rpc)));
+        let answer = tokio::time::timeout(option.hard_ttl(), call).await;
+        decoded(wire::voted(self.body(answer)?))
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> RpcResult<VoteResponse<TypeConfig>> {
+        let mut client = self.client()?;
+        let call = client.pre_vote(self.peers.frame(wire::put_vote(&rpc)));
+        let answer = tokio::time::timeout(option.hard_ttl(), call).await;
+        decoded(wire::voted(self.body(answer)?))
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: SnapshotOf<TypeConfig, SnapshotFile>,
+        cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let mut client = self.client()?;
+        let head = self.peers.frame(wire::put_installing(&vote, &snapshot.meta));
+        let peers = self.peers.clone();
+        let file = snapshot.snapshot;
+        let chunks = stream::unfold(0, move |at| {
+            let (file, peers) = (file.clone(), peers.clone());
+            async move {
+                let chunk = tokio::task::spawn_blocking(move || read_chunk(&file, at)).await;
+                // A chunk that cannot be read ends the stream early, which the receiver refuses as damaged.
+                let chunk = chunk.ok()?.inspect_err(|error| tracing::error!(%error, "a snapshot cannot be read")).ok()??;
+                let next = at + chunk.len() as u64;
+                Some((peers.frame(chunk), next))
+            }
+        });
+        let frames = futures::StreamExt::chain(stream::iter([head]), chunks);
+        tokio::select! {
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            answer = client.install(Box::pin(frames)) => Ok(decoded(wire::installed(self.body(Ok(answer))?))?),
+        }
+    }
+}
+
+fn read_chunk(file: &SnapshotFile, at: u64) -> std::io::Result<Option<Vec<u8>>> {
+    let mut chunk = vec![0; CHUNK];
+    let n = file.file.read_at(&mut chunk, at)?;
+    chunk.truncate(n);
+    Ok((n > 0).then_some(chunk))
+}

@@ -1,0 +1,206 @@
+//! Connections: TCP with mutual TLS when it is configured. Certificates come from the caller; this only applies them.
+
+use super::PeerService;
+use crate::kv::KvService;
+use crate::proto::kv_server::KvServer;
+use crate::proto::peer_server::{self, PeerServer};
+use futures::future::BoxFuture;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use rustls_pki_types::ServerName;
+use std::convert::Infallible;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+/// Connections at once on one listener; more wait in the kernel's queue.
+const CONNECTIONS: usize = 1_024;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What members (and API servers that run apart) prove themselves with. The server side should require client certificates.
+#[derive(Clone)]
+pub struct StoreTls {
+    pub server: Arc<rustls::ServerConfig>,
+    pub client: Arc<rustls::ClientConfig>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("{0:?} is not an address of the form host:port")]
+    Address(String),
+}
+
+/// No connection could be made, so nothing was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect to {address}")]
+pub struct ConnectFailed {
+    address: String,
+    #[source]
+    source: io::Error,
+}
+
+/// A TCP or TLS stream.
+pub enum Io {
+    Plain(TcpStream),
+    Server(Box<tokio_rustls::server::TlsStream<TcpStream>>),
+    Client(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+}
+
+/// A channel that connects when it is used, and again after it broke.
+pub fn channel(address: &str, tls: Option<&StoreTls>) -> Result<Channel, TlsError> {
+    let bad = || TlsError::Address(address.to_owned());
+    let (host, port) = address.rsplit_once(':').ok_or_else(bad)?;
+    port.parse::<u16>().map_err(|_| bad())?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| bad())?;
+    let tls = tls.map(|tls| (TlsConnector::from(tls.client.clone()), name));
+    let target = address.to_owned();
+    let connector = tower::service_fn(move |_: Uri| connect(target.clone(), tls.clone()));
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| bad())?;
+    let endpoint = endpoint
+        .connect_timeout(CONNECT_TIMEOUT)
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(5))
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(16 << 20);
+    Ok(endpoint.connect_with_connector_lazy(connector))
+}
+
+async fn connect(
+    address: String,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+) -> Result<TokioIo<Io>, ConnectFailed> {
+    let connected = async {
+        let stream = TcpStream::connect(&address).await?;
+        stream.set_nodelay(true)?;
+        Ok(match tls {
+            None => Io::Plain(stream),
+            Some((connector, name)) => Io::Client(Box::new(connector.connect(name, stream).await?)),
+        })
+    };
+    connected.await.map(TokioIo::new).map_err(|source| ConnectFailed { address, source })
+}
+
+/// Accepts connections and serves gRPC on each until `cancel`. Handshakes run beside each other; a failed connection only
+/// ends itself.
+pub async fn serve(listener: TcpListener, tls: Option<StoreTls>, services: Services, cancel: CancellationToken) {
+    let acceptor = tls.map(|tls| TlsAcceptor::from(tls.server));
+    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let permit = connections.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let stream = tokio::select! {
+            () = cancel.cancelled() => return,
+            accepted = listener.accept() => accepted.map(|(stream, _)| stream),
+        };
+        match stream {
+            Ok(stream) => {
+                let (acceptor, services, cancel) = (acceptor.clone(), services.clone(), cancel.clone());
+                tokio::spawn(async move {
+                    if let Err(error) = serve_connection(stream, acceptor, services, cancel).await {
+                        tracing::debug!(error, "a connection to the store ended");
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the store cannot accept a connection");
+                // Out of files, most likely: do not spin.
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    acceptor: Option<TlsAcceptor>,
+    services: Services,
+    cancel: CancellationToken,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let io = handshake(stream, acceptor).await?;
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http2_only();
+    builder.http2().initial_stream_window_size(4 << 20).initial_connection_window_size(16 << 20);
+    let connection = builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(services));
+    tokio::select! {
+        result = connection => result,
+        () = cancel.cancelled() => Ok(()),
+    }
+}
+
+/// Both services of one listener, told apart by their paths.
+#[derive(Clone)]
+pub struct Services {
+    pub peer: PeerServer<PeerService>,
+    pub kv: KvServer<KvService>,
+}
+
+impl tower::Service<http::Request<Incoming>> for Services {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
+        let service = request.uri().path().trim_start_matches('/').split('/').next();
+        match service {
+            Some(peer_server::SERVICE_NAME) => self.peer.call(request),
+            // Answers "unimplemented" to what it does not know.
+            _ => self.kv.call(request),
+        }
+    }
+}
+
+async fn handshake(stream: TcpStream, acceptor: Option<TlsAcceptor>) -> io::Result<Io> {
+    stream.set_nodelay(true)?;
+    match acceptor {
+        None => Ok(Io::Plain(stream)),
+        Some(acceptor) => {
+            let accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
+            Ok(Io::Server(Box::new(accepted)))
+        }
+    }
+}
+
+
+macro_rules! delegate {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match $self.get_mut() {
+            Io::Plain($stream) => $call,
+            Io::Server($stream) => $call,
+            Io::Client($stream) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Io {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        delegate!(self, stream => Pin::new(stream).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        delegate!(self, stream => Pin::new(stream).poll_write(cx, buf))
+    }
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        delegate!(self, stream => Pin::new(stream).poll_flush(cx))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        delegate!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}

@@ -1,0 +1,108 @@
+//! The bodies of Raft's messages between members.
+
+use crate::codec::{DecodeError, Reader, put_u64};
+use crate::raft::types::{self, TypeConfig, log_id, option, put_log_id, put_option};
+use bytes::{BufMut, Bytes};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
+
+pub fn put_append(request: &AppendEntriesRequest<TypeConfig>) -> Vec<u8> {
+    let mut out = Vec::new();
+    types::put_vote(&mut out, &request.vote);
+    put_option(&mut out, request.prev_log_id.as_ref(), put_log_id);
+    put_option(&mut out, request.leader_commit.as_ref(), put_log_id);
+    put_u64(&mut out, request.entries.len() as u64);
+    request.entries.iter().for_each(|entry| types::put_entry(&mut out, entry));
+    out
+}
+
+pub fn append(body: Bytes) -> Result<AppendEntriesRequest<TypeConfig>, DecodeError> {
+    let mut from = Reader::new(body);
+    let vote = types::vote(&mut from)?;
+    let prev_log_id = option(&mut from, log_id)?;
+    let leader_commit = option(&mut from, log_id)?;
+    let mut entries = Vec::with_capacity(from.len()?);
+    for _ in 0..entries.capacity() {
+        entries.push(types::entry(&mut from)?);
+    }
+    from.end()?;
+    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
+}
+
+pub fn put_appended(response: &AppendEntriesResponse<TypeConfig>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match response {
+        AppendEntriesResponse::Success => out.put_u8(1),
+        AppendEntriesResponse::PartialSuccess(id) => {
+            out.put_u8(2);
+            put_option(&mut out, id.as_ref(), put_log_id);
+        }
+        AppendEntriesResponse::Conflict => out.put_u8(3),
+        AppendEntriesResponse::HigherVote(vote) => {
+            out.put_u8(4);
+            types::put_vote(&mut out, vote);
+        }
+    }
+    out
+}
+
+pub fn appended(body: Bytes) -> Result<AppendEntriesResponse<TypeConfig>, DecodeError> {
+    let mut from = Reader::new(body);
+    Ok(match from.u8()? {
+        1 => AppendEntriesResponse::Success,
+        2 => AppendEntriesResponse::PartialSuccess(option(&mut from, log_id)?),
+        3 => AppendEntriesResponse::Conflict,
+        4 => AppendEntriesResponse::HigherVote(types::vote(&mut from)?),
+        tag => return Err(DecodeError::Tag { what: "append response", tag }),
+    })
+}
+
+pub fn put_vote(request: &VoteRequest<TypeConfig>) -> Vec<u8> {
+    let mut out = Vec::new();
+    types::put_vote(&mut out, &request.vote);
+    put_option(&mut out, request.last_log_id.as_ref(), put_log_id);
+    out.put_u8(u8::from(request.leadership_transfer));
+    out
+}
+
+pub fn vote(body: Bytes) -> Result<VoteRequest<TypeConfig>, DecodeError> {
+    let mut from = Reader::new(body);
+    let mut request = VoteRequest::new(types::vote(&mut from)?, option(&mut from, log_id)?);
+    request.leadership_transfer = from.u8()? != 0;
+    Ok(request)
+}
+
+pub fn put_voted(response: &VoteResponse<TypeConfig>) -> Vec<u8> {
+    let mut out = Vec::new();
+    types::put_vote(&mut out, &response.vote);
+    put_option(&mut out, response.last_log_id.as_ref(), put_log_id);
+    out.put_u8(u8::from(response.vote_granted));
+    out
+}
+
+pub fn voted(body: Bytes) -> Result<VoteResponse<TypeConfig>, DecodeError> {
+    let mut from = Reader::new(body);
+    let (vote, last) = (types::vote(&mut from)?, option(&mut from, log_id)?);
+    Ok(VoteResponse::new(vote, last, from.u8()? != 0))
+}
+
+pub fn put_installing(vote: &types::Vote, meta: &types::Meta) -> Vec<u8> {
+    let mut out = Vec::new();
+    types::put_vote(&mut out, vote);
+    types::put_meta(&mut out, meta);
+    out
+}
+
+pub fn installing(body: Bytes) -> Result<(types::Vote, types::Meta), DecodeError> {
+    let mut from = Reader::new(body);
+    Ok((types::vote(&mut from)?, types::meta(&mut from)?))
+}
+
+pub fn put_installed(response: &SnapshotResponse<TypeConfig>) -> Vec<u8> {
+    let mut out = Vec::new();
+    types::put_vote(&mut out, &response.vote);
+    out
+}
+
+pub fn installed(body: Bytes) -> Result<SnapshotResponse<TypeConfig>, DecodeError> {
+    types::vote(&mut Reader::new(body)).map(SnapshotResponse::new)
+}

@@ -1,0 +1,161 @@
+//! The bytes of replies and errors between members, for writes that a follower passes on.
+
+use crate::api::{KeyValue, OpReply, Revision, StoreError, TxnReply};
+use crate::codec::{DecodeError, Reader, put_bytes, put_u64};
+use crate::mvcc::Reply;
+use bytes::BufMut;
+
+pub fn put_replies(out: &mut Vec<u8>, replies: &[Reply]) {
+    put_u64(out, replies.len() as u64);
+    for reply in replies {
+        match reply {
+            Reply::Txn(txn) => {
+                out.put_u8(1);
+                put_txn_reply(out, txn);
+            }
+            Reply::Compacted => out.put_u8(2),
+            Reply::Refused(error) => {
+                out.put_u8(3);
+                put_error(out, error);
+            }
+        }
+    }
+}
+
+pub fn replies(from: &mut Reader) -> Result<Vec<Reply>, DecodeError> {
+    let mut replies = Vec::with_capacity(from.len()?);
+    for _ in 0..replies.capacity() {
+        replies.push(match from.u8()? {
+            1 => Reply::Txn(txn_reply(from)?),
+            2 => Reply::Compacted,
+            3 => Reply::Refused(error(from)?),
+            tag => return Err(DecodeError::Tag { what: "reply", tag }),
+        });
+    }
+    Ok(replies)
+}
+
+fn put_txn_reply(out: &mut Vec<u8>, reply: &TxnReply) {
+    out.put_u8(u8::from(reply.succeeded));
+    put_u64(out, reply.revision.0);
+    put_u64(out, reply.ops.len() as u64);
+    for op in &reply.ops {
+        match op {
+            OpReply::Put => out.put_u8(1),
+            OpReply::Delete { deleted } => out.put_slice(&[2, u8::from(*deleted)]),
+            OpReply::Get(None) => out.put_u8(3),
+            OpReply::Get(Some(kv)) => {
+                out.put_u8(4);
+                put_key_value(out, kv);
+            }
+        }
+    }
+}
+
+fn txn_reply(from: &mut Reader) -> Result<TxnReply, DecodeError> {
+    let (succeeded, revision) = (from.u8()? != 0, Revision(from.u64()?));
+    let mut ops = Vec::with_capacity(from.len()?);
+    for _ in 0..ops.capacity() {
+        ops.push(match from.u8()? {
+            1 => OpReply::Put,
+            2 => OpReply::Delete { deleted: from.u8()? != 0 },
+            3 => OpReply::Get(None),
+            4 => OpReply::Get(Some(key_value(from)?)),
+            tag => return Err(DecodeError::Tag { what: "operation reply", tag }),
+        });
+    }
+    Ok(TxnReply { succeeded, revision, ops })
+}
+
+pub fn put_key_value(out: &mut Vec<u8>, kv: &KeyValue) {
+    put_bytes(out, &kv.key);
+    put_bytes(out, &kv.value);
+    put_u64(out, kv.create_revision.0);
+    put_u64(out, kv.mod_revision.0);
+    put_u64(out, kv.version);
+}
+
+pub fn key_value(from: &mut Reader) -> Result<KeyValue, DecodeError> {
+    Ok(KeyValue {
+        key: from.bytes()?,
+        value: from.bytes()?,
+        create_revision: Revision(from.u64()?),
+        mod_revision: Revision(from.u64()?),
+        version: from.u64()?,
+    })
+}
+
+/// What `TooLarge` can be about: the error holds a static name.
+const LARGE: [&str; 4] = ["the number of operations", "a value", "a key", "the transaction"];
+
+pub fn put_error(out: &mut Vec<u8>, error: &StoreError) {
+    let mut pair = |tag, a: u64, b: u64| {
+        out.put_u8(tag);
+        put_u64(out, a);
+        put_u64(out, b);
+    };
+    match error {
+        StoreError::Compacted { requested, oldest } => pair(1, requested.0, oldest.0),
+        StoreError::Future { requested, current } => pair(2, requested.0, current.0),
+        StoreError::TooLarge { what, size, limit } => {
+            pair(3, *size as u64, *limit as u64);
+            let what = LARGE.iter().position(|name| name == what).unwrap_or(LARGE.len() - 1);
+            out.put_u8(what as u8);
+        }
+        StoreError::Slow => out.put_u8(7),
+        StoreError::Invalid(text) => put_text(out, 4, text),
+        StoreError::Unavailable(text) => put_text(out, 5, text),
+        StoreError::Unknown(text) => put_text(out, 6, text),
+        StoreError::Corrupt(text) => put_text(out, 8, text),
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, tag: u8, text: &str) {
+    out.put_u8(tag);
+    put_bytes(out, text.as_bytes());
+}
+
+pub fn error(from: &mut Reader) -> Result<StoreError, DecodeError> {
+    let text = |from: &mut Reader| Ok(String::from_utf8_lossy(&from.bytes()?).into_owned());
+    Ok(match from.u8()? {
+        1 => StoreError::Compacted { requested: Revision(from.u64()?), oldest: Revision(from.u64()?) },
+        2 => StoreError::Future { requested: Revision(from.u64()?), current: Revision(from.u64()?) },
+        3 => {
+            let (size, limit) = (from.u64()? as usize, from.u64()? as usize);
+            let what = LARGE.get(usize::from(from.u8()?)).ok_or(DecodeError::Range)?;
+            StoreError::TooLarge { what, size, limit }
+        }
+        4 => StoreError::Invalid(text(from)?),
+        5 => StoreError::Unavailable(text(from)?),
+        6 => StoreError::Unknown(text(from)?),
+        7 => StoreError::Slow,
+        8 => StoreError::Corrupt(text(from)?),
+        tag => return Err(DecodeError::Tag { what: "error", tag }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_survive() {
+        let r = Revision;
+        let errors = [
+            StoreError::Compacted { requested: r(1), oldest: r(2) },
+            StoreError::Future { requested: r(3), current: r(2) },
+            StoreError::TooLarge { what: "a value", size: 9, limit: 8 },
+            StoreError::Invalid("i".into()),
+            StoreError::Unavailable("u".into()),
+            StoreError::Unknown("k".into()),
+            StoreError::Slow,
+            StoreError::Corrupt("c".into()),
+        ];
+        for expect in errors {
+            let mut out = Vec::new();
+            put_error(&mut out, &expect);
+            let found = error(&mut Reader::new(out.into())).unwrap();
+            assert_eq!(format!("{found:?}"), format!("{expect:?}"));
+        }
+    }
+}
