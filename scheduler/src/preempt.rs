@@ -124,7 +124,12 @@ mod tests {
         cluster.snapshot.pod_bound(Arc::new(info), machine);
     }
 
-    fn chosen(cluster: &mut Cluster, amount: &str, priority: i64, band: fn(&str) -> Band) -> Option<(String, Vec<String>)> {
+    fn chosen(
+        cluster: &mut Cluster,
+        amount: &str,
+        priority: i64,
+        band: fn(&str) -> Band,
+    ) -> Option<(String, Vec<String>)> {
         let info = PodInfo { priority, ..pod("ns", "new", "", "", cpu(amount)) };
         let Decision::Unschedulable(none) = schedule(&cluster.snapshot, &info, &Profile::default(), 0) else {
             panic!("it fits")

@@ -90,11 +90,12 @@ impl Resources {
             ("ephemeral-storage", self.ephemeral, allocatable.ephemeral - used.ephemeral),
             ("pods", self.pods, allocatable.pods - used.pods),
         ];
-        let others = self.others.iter().map(|(name, wants)| {
-            (name.as_str(), *wants, allocatable.other(name) - used.other(name))
-        });
+        let others =
+            self.others.iter().map(|(name, wants)| (name.as_str(), *wants, allocatable.other(name) - used.other(name)));
         let short = basic.into_iter().chain(others).filter(|(_, wants, free)| *wants > 0 && wants > free);
-        short.map(|(resource, wants, free)| Shortfall { resource: resource.to_owned(), wants, free: free.max(0) }).collect()
+        short
+            .map(|(resource, wants, free)| Shortfall { resource: resource.to_owned(), wants, free: free.max(0) })
+            .collect()
     }
 }
 

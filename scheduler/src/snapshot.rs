@@ -322,8 +322,13 @@ impl Snapshot {
     pub fn allocation_written(&mut self, machine: Machine, version: u64) {
         let known = self.allocations[machine];
         if version > known.version {
-            self.allocations[machine] =
-                Allocation { version, writes: known.writes + 1, floor: known.floor, before: known.floor, doubted: false };
+            self.allocations[machine] = Allocation {
+                version,
+                writes: known.writes + 1,
+                floor: known.floor,
+                before: known.floor,
+                doubted: false,
+            };
         } else if version == known.version {
             // The watch was faster than the answer.
             self.allocations[machine].floor = self.allocations[machine].before;

@@ -77,8 +77,8 @@ impl Engine {
         let Some(pending) = self.pending.get_mut(uid) else { return };
         let message = explain::message(none);
         let written = pending.pod.condition("PodScheduled");
-        let is_written = written
-            .is_some_and(|c| c.status == "False" && c.reason == "Unschedulable" && c.message == message);
+        let is_written =
+            written.is_some_and(|c| c.status == "False" && c.reason == "Unschedulable" && c.message == message);
         let is_known = match &pending.told {
             Some(told) => *told == message,
             None => is_written,

@@ -105,12 +105,12 @@ impl Engine {
             return;
         }
         // Whom it made way for goes first.
-        let waited: Vec<String> = self
-            .nominated
-            .iter_mut()
-            .filter(|(_, nomination)| nomination.victims.remove(uid))
-            .map(|(preemptor, _)| preemptor.clone())
-            .collect();
+        let mut waited = Vec::new();
+        for (preemptor, nomination) in &mut self.nominated {
+            if nomination.victims.remove(uid) {
+                waited.push(preemptor.clone());
+            }
+        }
         for preemptor in waited {
             self.queue.again(&preemptor);
         }

@@ -43,11 +43,17 @@ pub enum Event {
     /// All pod changes up to here were told.
     PodsReached(u64),
     /// What became of a bind.
-    Bind { uid: String, outcome: BindOutcome },
+    Bind {
+        uid: String,
+        outcome: BindOutcome,
+    },
     /// The explanation was not written.
     ExplainFailed(String),
     /// Decide about pods that are ready, at most this many.
-    Decide { seed: u64, most: usize },
+    Decide {
+        seed: u64,
+        most: usize,
+    },
 }
 
 /// How a bind ended.
@@ -70,15 +76,28 @@ pub enum BindOutcome {
 pub enum Effect {
     Bind(Bind),
     /// Write the condition and an Event.
-    Explain { pod: Arc<Pod>, message: String },
+    Explain {
+        pod: Arc<Pod>,
+        message: String,
+    },
     /// Tell that the pod has its machine.
-    Scheduled { pod: Arc<Pod>, node: String },
+    Scheduled {
+        pod: Arc<Pod>,
+        node: String,
+    },
     /// Read the machine's allocation again and tell it.
     ReadAllocation(String),
     /// End this pod to make room for the other.
-    Evict { victim: Victim, preemptor: Arc<Pod>, node: String },
+    Evict {
+        victim: Victim,
+        preemptor: Arc<Pod>,
+        node: String,
+    },
     /// Write `status.nominatedNodeName`.
-    Nominate { pod: Arc<Pod>, node: String },
+    Nominate {
+        pod: Arc<Pod>,
+        node: String,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

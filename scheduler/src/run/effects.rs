@@ -153,7 +153,11 @@ impl Effects {
             let result = client.delete(&kinds::POD, &namespace, &name, &DeleteOptions::uid(uid)).await;
             match result {
                 Err(error) if !error.is_not_found() && !error.is_conflict() => {
-                    tracing::warn!(pod = format!("{namespace}/{name}"), error = error.chain(), "could not be preempted");
+                    tracing::warn!(
+                        pod = format!("{namespace}/{name}"),
+                        error = error.chain(),
+                        "could not be preempted"
+                    );
                 }
                 _ => {}
             }

@@ -61,8 +61,11 @@ mod tests {
         let pod = cluster.pod("p", required(name));
         assert_eq!(cluster.refused(filter, &pod), [no("a")]);
         let preferred = json!([{"weight": 5, "preference": term("b")}]);
-        let pod = cluster.pod("p", json!({"affinity": {"nodeAffinity":
-            {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}));
+        let pod = cluster.pod(
+            "p",
+            json!({"affinity": {"nodeAffinity":
+            {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}),
+        );
         assert_eq!(cluster.refused(filter, &pod), []);
         assert_eq!(cluster.scores(score, &pod), [("a", 0), ("b", 100)]);
     }

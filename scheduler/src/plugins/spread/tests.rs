@@ -27,7 +27,11 @@ fn cluster() -> Cluster {
 fn skewed(cluster: &Cluster, spec: Value) -> Vec<String> {
     let pod = cluster.pod_labelled("p", "web", spec);
     let skew = Reason::Skew("zone".into());
-    cluster.refused(filter, &pod).into_iter().map(|(m, r)| if r == skew { m.to_owned() } else { format!("{m}?") }).collect()
+    cluster
+        .refused(filter, &pod)
+        .into_iter()
+        .map(|(m, r)| if r == skew { m.to_owned() } else { format!("{m}?") })
+        .collect()
 }
 
 #[test]
