@@ -178,20 +178,7 @@ pub enum ImageCommand {
 #[derive(Subcommand, Debug)]
 pub enum PkiCommand {
     /// Make everything that one machine with all roles needs, as `gantry up` does
-    Init {
-        #[command(flatten)]
-        data: DataArgs,
-        #[command(flatten)]
-        node: NodeArgs,
-        #[command(flatten)]
-        network: NetworkArgs,
-        /// The API server's port
-        #[arg(long, default_value_t = 6443, value_name = "PORT")]
-        api_port: u16,
-        /// More names or addresses for the API server's and the store's certificates (repeatable)
-        #[arg(long = "tls-san", value_name = "NAME")]
-        tls_sans: Vec<String>,
-    },
+    Init(Box<PkiInitArgs>),
     /// Make the certificates and kubeconfigs of one more machine
     Node {
         /// The machine's name
@@ -221,6 +208,22 @@ pub enum PkiCommand {
         #[command(flatten)]
         data: DataArgs,
     },
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct PkiInitArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// The API server's port
+    #[arg(long, default_value_t = 6443, value_name = "PORT")]
+    pub api_port: u16,
+    /// More names or addresses for the API server's and the store's certificates (repeatable)
+    #[arg(long = "tls-san", value_name = "NAME")]
+    pub tls_sans: Vec<String>,
 }
 
 /// How a role reaches the API server.

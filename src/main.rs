@@ -47,6 +47,8 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Status(args) => commands::status(args).await,
         Command::Image(command) => commands::image(command).await,
         Command::Pki(command) => commands::pki(command),
+        Command::Store(args) => roles::stores::run(args).await,
+        Command::Apiserver(args) => roles::standalone::apiserver(args).await,
         Command::Kubelet(args) => roles::kubelet::run(args).await,
         Command::Proxy(args) => roles::proxy::run(args).await,
         Command::Guard(args) => roles::guard::run(args).await,
@@ -73,7 +75,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 fn start_log() {
     use std::io::IsTerminal;
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("GANTRY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("GANTRY_LOG").unwrap_or_else(|_| EnvFilter::new("info,openraft=warn"));
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
 }

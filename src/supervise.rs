@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(next_pause(pause, SETTLED), FIRST_PAUSE);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn errors_and_panics_start_it_again_until_cancelled() {
         let cancel = CancellationToken::new();
         let mut runs = 0;

@@ -4,7 +4,7 @@ mod status;
 
 pub use status::status;
 
-use crate::cli::{ImageCommand, PkiCommand};
+use crate::cli::{ImageCommand, PkiCommand, PkiInitArgs};
 use crate::containerd::Containerd;
 use crate::datadir::{DataDir, make_dir};
 use crate::pki::{Identity, Names, Pki};
@@ -60,7 +60,8 @@ pub async fn image(command: ImageCommand) -> anyhow::Result<()> {
 pub fn pki(command: PkiCommand) -> anyhow::Result<()> {
     let now_s = machine::unix_now_s();
     let issued = match command {
-        PkiCommand::Init { data, node, network, api_port, tls_sans } => {
+        PkiCommand::Init(init) => {
+            let PkiInitArgs { data, node, network, api_port, tls_sans } = *init;
             let data = DataDir::new(&data.data_dir)?;
             data.check_format()?;
             data.create()?;

@@ -40,9 +40,6 @@ impl Containerd {
     pub fn socket(&self) -> PathBuf {
         self.dir.join("containerd.sock")
     }
-    pub fn cni_conf_dir(&self) -> PathBuf {
-        self.dir.join("cni")
-    }
 
     /// Writes the configuration, then adopts the containerd that answers on the socket or starts one, and waits until
     /// it answers.

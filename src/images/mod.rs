@@ -6,7 +6,7 @@ mod import;
 mod oci;
 
 pub use import::{import, import_missing};
-pub use oci::{Archive, Image, Platform};
+use oci::{Image, Platform};
 
 use crate::problem::Problem;
 use anyhow::Context;
@@ -36,8 +36,8 @@ pub fn write_archives(program: &Path, out: &Path) -> anyhow::Result<Vec<PathBuf>
     for (file, image) in [("pause.tar", pause(bytes.clone())), ("testbed.tar", testbed(bytes.clone()))] {
         let path = out.join(file);
         let archive = image.archive()?;
-        if std::fs::read(&path).ok().as_deref() != Some(archive.bytes.as_slice()) {
-            crate::datadir::write_file(&path, &archive.bytes, 0o644)?;
+        if std::fs::read(&path).ok().as_deref() != Some(archive.as_slice()) {
+            crate::datadir::write_file(&path, &archive, 0o644)?;
         }
         written.push(path);
     }

@@ -8,7 +8,6 @@ mod certificate;
 mod kubeconfig;
 
 pub use certificate::{Authority, Usage, Wanted};
-pub use kubeconfig::render as render_kubeconfig;
 
 use crate::datadir::{DataDir, make_dir, write_file};
 use anyhow::Context;
@@ -90,6 +89,10 @@ pub struct Pki {
 impl Pki {
     pub fn new(data: &DataDir) -> Self {
         Self { dir: data.pki() }
+    }
+    /// A folder that `gantry pki init` made, wherever it is now.
+    pub fn at(dir: PathBuf) -> Self {
+        Self { dir }
     }
     pub fn certificate(&self, name: &str) -> PathBuf {
         self.dir.join(format!("{name}.crt"))

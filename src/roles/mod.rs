@@ -8,3 +8,4 @@ pub mod kubelet;
 pub mod proxy;
 pub mod standalone;
 pub mod stores;
+pub mod tls;

@@ -1,9 +1,11 @@
 //! One role as a process of its own: it reaches the API server with its kubeconfig and runs until it is told to stop.
 
-use crate::cli::{ClientArgs, ControllersArgs, NetworkArgs};
+use crate::cli::{ApiserverArgs, ClientArgs, ControllersArgs, NetworkArgs};
+use crate::pki::Pki;
 use crate::problem::Problem;
-use crate::roles::api::read;
-use crate::stop;
+use crate::roles::api::{self, Api, read};
+use crate::roles::stores;
+use crate::{machine, preflight, stop};
 use gantry_client::Client;
 use gantry_controllers::{Cidr, LeaderElection, Ranges};
 
@@ -28,6 +30,25 @@ pub fn pod_ranges(network: &NetworkArgs) -> Result<Ranges, Problem> {
     Cidr::parse(cidr)
         .and_then(|cluster| Ranges::new(cluster, 24))
         .ok_or_else(|| Problem::new(format!("--cluster-cidr {cidr}: an IPv4 range of at least a /24 is needed")))
+}
+
+/// `gantry apiserver`: on stores that run elsewhere.
+pub async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
+    let keys = Pki::at(args.pki_dir);
+    preflight::check_ports(&[(args.listen, "--listen")])?;
+    let stores = stores::remote(&args.store_endpoints, &keys)?;
+    let plan = api::Plan {
+        listen: args.listen,
+        advertise: machine::node_ip(args.advertise_ip),
+        service_cidr: args.network.service_cidr,
+        dns_ip: args.network.dns_ip,
+        cluster_domain: args.network.cluster_domain,
+    };
+    let cancel = stop::signal_token()?;
+    let _api = Api::start(&plan, &keys, stores, cancel.clone()).await?;
+    tracing::info!(listen = %plan.listen, "the API server answers");
+    cancel.cancelled().await;
+    Ok(())
 }
 
 pub async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {

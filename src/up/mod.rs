@@ -21,6 +21,7 @@ use crate::roles::stores;
 use crate::roles::{kubelet, proxy};
 use crate::{machine, preflight, stop};
 use gantry_kubelet::TlsFiles;
+use gantry_store::Group;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -86,7 +87,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
             false => kubelet::start_runtime(&plan.data, node).await,
         }
     };
-    let (api, runtime) = tokio::try_join!(control, runtime)?;
+    let ((api, groups), runtime) = tokio::try_join!(control, runtime)?;
     let components = Components::new(cancel.clone());
     start_control_loops(&plan, &keys, &api, &components)?;
     if !plan.args.no_node {
@@ -94,21 +95,28 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         Phase::Registering.announce(&plan.data);
         let admin = api.client("kubernetes-admin", &["system:masters"]);
         if !ready::wait(&admin, &plan.node_name, &cancel).await {
-            components.ended().await;
-            return Ok(());
+            return end(components, groups).await;
         }
     }
     Phase::Ready.announce(&plan.data);
     print_summary(&plan);
     cancel.cancelled().await;
+    end(components, groups).await
+}
+
+/// After the cancellation: the components first, then what they write to. Pods, containerd and the guard go on.
+async fn end(components: Components, groups: Vec<Group>) -> anyhow::Result<()> {
     components.ended().await;
+    for group in groups {
+        group.shutdown().await;
+    }
     Ok(())
 }
 
 /// The stores and the API server on them, answering.
-async fn control_plane(plan: &Plan, keys: &Pki, cancel: CancellationToken) -> anyhow::Result<Api> {
+async fn control_plane(plan: &Plan, keys: &Pki, cancel: CancellationToken) -> anyhow::Result<(Api, Vec<Group>)> {
     Phase::Store.announce(&plan.data);
-    let stores = stores::open();
+    let (stores, groups) = stores::open(&plan.data).await?;
     Phase::Api.announce(&plan.data);
     let api = api::Plan {
         listen: SocketAddr::new(plan.args.bind, plan.args.api_port),
@@ -117,7 +125,7 @@ async fn control_plane(plan: &Plan, keys: &Pki, cancel: CancellationToken) -> an
         dns_ip: plan.args.network.dns_ip,
         cluster_domain: plan.args.network.cluster_domain.clone(),
     };
-    Api::start(&api, keys, stores, cancel).await
+    Ok((Api::start(&api, keys, stores, cancel).await?, groups))
 }
 
 fn start_control_loops(plan: &Plan, keys: &Pki, api: &Api, components: &Components) -> anyhow::Result<()> {

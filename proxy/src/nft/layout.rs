@@ -10,6 +10,9 @@ pub const MASQUERADE_MARK: u32 = 0x4000;
 /// Slot numbers are below this: the declared type of a map's key has to name some modulus.
 const SLOT_TYPE: &str = "numgen random mod 65536";
 
+/// An address and a port of any protocol. With `th dport`, nft 1.0.6 cannot read its own map back to add a rule to it.
+const BACKEND_TYPE: &str = "ip daddr . tcp dport";
+
 /// What the fixed part depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -50,8 +53,8 @@ impl Layout {
             (names::NODE_SERVICES, port.to_owned(), "verdict"),
             (names::REFUSED, frontend.to_owned(), "verdict"),
             (names::NODE_REFUSED, port.to_owned(), "verdict"),
-            (names::SLOTS, format!("{frontend} . {SLOT_TYPE}"), "ip daddr . th dport"),
-            (names::NODE_SLOTS, format!("{port} . {SLOT_TYPE}"), "ip daddr . th dport"),
+            (names::SLOTS, format!("{frontend} . {SLOT_TYPE}"), BACKEND_TYPE),
+            (names::NODE_SLOTS, format!("{port} . {SLOT_TYPE}"), BACKEND_TYPE),
         ] {
             writeln!(text, "  map {name} {{ typeof {key} : {value}; }}").expect("writing to a string cannot fail");
         }
