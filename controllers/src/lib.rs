@@ -24,8 +24,8 @@ mod root_ca;
 mod service_account;
 mod taint_eviction;
 
-// #[cfg(test)]
-// mod sim;
+#[cfg(test)]
+mod sim;
 
 use std::future::Future;
 use std::pin::Pin;

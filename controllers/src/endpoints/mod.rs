@@ -7,7 +7,6 @@ mod types;
 
 use std::sync::Arc;
 
-use gantry_apimachinery::meta::Object;
 use gantry_apimachinery::time::Timestamp;
 use gantry_client::ApiError;
 

@@ -130,7 +130,7 @@ fn fill(
     }
     while !fresh.is_empty() {
         let mut slice = Next { slice: None, endpoints: Vec::new(), changed_at: None, changed: true };
-        while let (true, Some(wanted)) = (slice.endpoints.len() < SLICE, fresh.pop()) {
+        for wanted in fresh.drain(fresh.len().saturating_sub(SLICE)..).rev() {
             slice.note(wanted.changed_at);
             slice.endpoints.push(wanted.endpoint);
         }

@@ -41,7 +41,7 @@ fn holds(pod: &Pod) -> bool {
 /// Moves what was written down into the counters where the finalizer is gone, or the pod.
 pub fn count(status: &mut JobStatus, job: &Job, pods: &Pods) {
     let held: BTreeSet<&str> = pods.all().filter(|pod| holds(pod)).map(|pod| pod.metadata.uid.as_str()).collect();
-    let mut gone = |uids: &mut Vec<String>| {
+    let gone = |uids: &mut Vec<String>| {
         let before = uids.len();
         uids.retain(|uid| held.contains(uid.as_str()));
         i32::try_from(before - uids.len()).unwrap_or(i32::MAX)

@@ -1,1 +1,275 @@
-//! Tests of this controller.
+//! Jobs run to their end with every pod counted once, whatever fails in between.
+
+use std::collections::BTreeSet;
+
+use gantry_apimachinery::kinds;
+use gantry_apimachinery::meta::Object;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::accounting::FINALIZER;
+use super::core::reconcile;
+use super::pods::INDEX;
+use super::types::{Job, Observed};
+use crate::objects::Pod;
+use crate::plan::{Plan, Step};
+use crate::sim::World;
+
+fn job(spec: Value) -> Value {
+    let mut body = json!({"metadata": {"name": "sum", "namespace": "ns"}, "spec": {"parallelism": 1, "completions": 1,
+        "backoffLimit": 6, "selector": {"matchLabels": {"job": "sum"}}, "template": {"metadata": {"labels": {"job": "sum"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+    spec.as_object().unwrap().iter().for_each(|(k, v)| body["spec"][k] = v.clone());
+    body
+}
+
+fn world(spec: Value) -> World {
+    let mut world = World::new();
+    world.create(&kinds::JOB, job(spec)).unwrap();
+    world
+}
+
+fn get(world: &World) -> std::sync::Arc<Job> {
+    world.get(&kinds::JOB, "ns", "sum").unwrap()
+}
+
+fn look(world: &World) -> Plan {
+    reconcile(&Observed { job: get(world), pods: world.list(&kinds::POD), deleting: BTreeSet::new() }, world.now)
+}
+
+/// Looks until nothing is left to do without time or pods moving.
+fn quiet(world: &mut World) {
+    for _ in 0..50 {
+        let plan = look(world);
+        if plan.is_settled() {
+            return;
+        }
+        world.apply(&plan).unwrap();
+    }
+    panic!("never settles");
+}
+
+/// Runs everything: pods start, those that `fails` picks fail and the rest succeed, until nothing moves.
+fn run(world: &mut World, fails: impl Fn(&Value) -> bool) {
+    for _ in 0..120 {
+        quiet(world);
+        if get(world).finished().is_some() && !world.agents(|_| false) {
+            return;
+        }
+        world.agents(|_| false);
+        world.end("Failed", &fails);
+        world.end("Succeeded", |p| !fails(p));
+        world.pass(30);
+    }
+}
+
+fn conditions(world: &World) -> Vec<String> {
+    let of = |c: &crate::objects::Condition| format!("{}={} {}", c.kind, c.status, c.reason);
+    get(world).status.conditions.iter().map(of).collect()
+}
+
+fn counts(world: &World) -> (i32, i32, i32) {
+    let status = &get(world).status;
+    (status.active, status.succeeded, status.failed)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn every_end_is_counted_once(
+        completions in 1..9_i32,
+        parallelism in 1..6_i32,
+        indexed in any::<bool>(),
+        failures in 0..4_usize,
+        chaos in prop::collection::vec(0..5_u8, 0..40),
+    ) {
+        let mode = if indexed { "Indexed" } else { "NonIndexed" };
+        let mut world = world(json!({"completions": completions, "parallelism": parallelism, "completionMode": mode}));
+        let mut left = failures;
+        for step in chaos {
+            match step {
+                // A controller that stops half way through a plan.
+                0 => {
+                    let mut plan = look(&world);
+                    plan.steps.truncate(1);
+                    plan.status = None;
+                    drop(world.apply(&plan));
+                }
+                1 if left > 0 => {
+                    let first = world.list::<Pod>(&kinds::POD).iter().find(|p| p.phase() == "Running").map(|p| p.name().to_owned());
+                    if let Some(name) = first {
+                        world.end("Failed", |p| p["metadata"]["name"] == json!(name));
+                        left -= 1;
+                    }
+                }
+                2 => {
+                    let first = world.list::<Pod>(&kinds::POD).iter().find(|p| p.phase() == "Running").map(|p| p.name().to_owned());
+                    world.end("Succeeded", |p| Some(p["metadata"]["name"].as_str().unwrap()) == first.as_deref());
+                }
+                3 => drop(world.agents(|_| false)),
+                _ => world.apply(&look(&world)).unwrap(),
+            }
+            world.pass(20);
+            let active = world.list::<Pod>(&kinds::POD).iter().filter(|p| p.is_active()).count();
+            prop_assert!(active <= usize::try_from(parallelism).unwrap());
+        }
+        run(&mut world, |_| false);
+        let failed = i32::try_from(failures - left).unwrap();
+        prop_assert_eq!(counts(&world), (0, completions, failed));
+        prop_assert!(get(&world).condition("Complete").is_some());
+        prop_assert!(look(&world).is_settled());
+        prop_assert!(world.list::<Pod>(&kinds::POD).iter().all(|p| p.metadata.finalizers.is_empty()));
+        if indexed {
+            let last = completions - 1;
+            let all = match completions { 1 => "0".to_owned(), 2 => "0,1".to_owned(), _ => format!("0-{last}") };
+            prop_assert_eq!(&get(&world).status.completed_indexes, &all);
+        }
+    }
+}
+
+#[test]
+fn no_finalizer_goes_before_its_end_is_stored() {
+    let mut world = world(json!({}));
+    quiet(&mut world);
+    world.agents(|_| false);
+    world.end("Succeeded", |_| true);
+    let plan = look(&world);
+    let Step::One(first) = &plan.steps[0] else { panic!("{plan:?}") };
+    assert_eq!(first.kind, &kinds::JOB, "the status is the first write");
+    // Another writer was faster: nothing after the refused status happens.
+    world.edit(&kinds::JOB, "ns", "sum", |j| j["metadata"]["labels"] = json!({"a": "b"}));
+    assert!(world.apply(&plan).is_err());
+    assert_eq!(world.list::<Pod>(&kinds::POD)[0].metadata.finalizers, [FINALIZER]);
+}
+
+#[test]
+fn a_job_completes_as_users_know_it() {
+    let mut world = world(json!({"completions": 3, "parallelism": 2}));
+    run(&mut world, |_| false);
+    assert_eq!(conditions(&world), ["SuccessCriteriaMet=True CompletionsReached", "Complete=True CompletionsReached"]);
+    let status = get(&world).status.clone();
+    assert!(status.start_time.is_some() && status.completion_time.is_some());
+    assert_eq!(counts(&world), (0, 3, 0));
+}
+
+#[test]
+fn a_job_fails_after_its_limit() {
+    let mut world = world(json!({"backoffLimit": 2}));
+    run(&mut world, |_| true);
+    assert_eq!(conditions(&world), ["FailureTarget=True BackoffLimitExceeded", "Failed=True BackoffLimitExceeded"]);
+    assert_eq!(counts(&world), (0, 0, 3));
+}
+
+#[test]
+fn restarts_in_place_count_against_the_limit() {
+    let mut world = world(json!({"backoffLimit": 2}));
+    world.edit(&kinds::JOB, "ns", "sum", |j| j["spec"]["template"]["spec"]["restartPolicy"] = json!("OnFailure"));
+    quiet(&mut world);
+    world.agents(|_| false);
+    for (restarts, ends) in [(1, false), (2, true)] {
+        let name = world.list::<Pod>(&kinds::POD)[0].name().to_owned();
+        world
+            .edit(&kinds::POD, "ns", &name, |p| p["status"]["containerStatuses"] = json!([{"restartCount": restarts}]));
+        quiet(&mut world);
+        assert_eq!(get(&world).condition("FailureTarget").is_some(), ends);
+    }
+}
+
+#[test]
+fn failures_back_off_and_time_runs_out() {
+    let mut world = world(json!({"activeDeadlineSeconds": 25}));
+    quiet(&mut world);
+    world.agents(|_| false);
+    world.end("Failed", |_| true);
+    quiet(&mut world);
+    assert_eq!(look(&world).requeue.unwrap().as_secs(), 10, "ten seconds after the first failure");
+    world.pass(10);
+    quiet(&mut world);
+    assert_eq!(world.count(&kinds::POD), 2);
+    world.agents(|_| false);
+    world.pass(15);
+    quiet(&mut world);
+    world.agents(|_| false);
+    quiet(&mut world);
+    assert_eq!(conditions(&world).last().unwrap(), "Failed=True DeadlineExceeded");
+    assert_eq!(counts(&world), (0, 0, 2), "the pod that was stopped counts as failed");
+}
+
+#[test]
+fn a_suspended_job_stops_uncounted_and_goes_on() {
+    let mut world = world(json!({"completions": 2, "parallelism": 2, "backoffLimit": 0}));
+    quiet(&mut world);
+    world.agents(|_| false);
+    world.edit(&kinds::JOB, "ns", "sum", |j| j["spec"]["suspend"] = json!(true));
+    quiet(&mut world);
+    world.agents(|_| false);
+    quiet(&mut world);
+    assert_eq!((world.count(&kinds::POD), counts(&world)), (0, (0, 0, 0)));
+    assert_eq!(
+        (conditions(&world), get(&world).status.start_time),
+        (vec!["Suspended=True JobSuspended".to_owned()], None)
+    );
+    world.edit(&kinds::JOB, "ns", "sum", |j| j["spec"]["suspend"] = json!(false));
+    run(&mut world, |_| false);
+    assert_eq!((conditions(&world)[0].as_str(), counts(&world)), ("Suspended=False JobResumed", (0, 2, 0)));
+}
+
+#[test]
+fn indexed_pods_know_their_index() {
+    let mut world = world(json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"}));
+    quiet(&mut world);
+    let mut pods: Vec<Value> = world.list::<Value>(&kinds::POD).iter().map(|p| (**p).clone()).collect();
+    pods.sort_by_key(|p| p["metadata"]["annotations"][INDEX].to_string());
+    for (index, pod) in pods.iter().enumerate() {
+        assert_eq!(pod["metadata"]["labels"][INDEX], json!(index.to_string()));
+        assert_eq!(pod["spec"]["hostname"], json!(format!("sum-{index}")));
+        assert_eq!(pod["spec"]["containers"][0]["env"][0]["name"], "JOB_COMPLETION_INDEX");
+    }
+    // An index that failed is tried again, the others are not.
+    world.agents(|_| false);
+    world.end("Failed", |p| p["metadata"]["annotations"][INDEX] == "1");
+    world.end("Succeeded", |_| true);
+    quiet(&mut world);
+    assert_eq!(get(&world).status.completed_indexes, "0,2");
+    world.pass(10);
+    quiet(&mut world);
+    let active: Vec<_> =
+        world.list::<Pod>(&kinds::POD).iter().filter(|p| p.is_active()).filter_map(|p| super::pods::index(p)).collect();
+    assert_eq!(active, [1]);
+}
+
+#[test]
+fn a_work_queue_ends_with_its_first_success() {
+    let mut world = world(json!({"completions": null, "parallelism": 3}));
+    quiet(&mut world);
+    world.agents(|_| false);
+    let first = world.list::<Pod>(&kinds::POD)[0].name().to_owned();
+    world.end("Succeeded", |p| p["metadata"]["name"] == json!(first));
+    quiet(&mut world);
+    assert_eq!((world.count(&kinds::POD), get(&world).finished().is_some()), (3, false));
+    world.end("Succeeded", |_| true);
+    quiet(&mut world);
+    assert_eq!((counts(&world), get(&world).condition("Complete").is_some()), ((0, 3, 0), true));
+}
+
+#[test]
+fn a_finished_job_goes_after_its_time() {
+    let mut world = world(json!({"ttlSecondsAfterFinished": 60}));
+    run(&mut world, |_| false);
+    let end = get(&world).finished().unwrap().last_transition_time.unwrap();
+    world.now = end;
+    assert_eq!(look(&world).requeue.unwrap().as_secs(), 60);
+    world.pass(60);
+    world.apply(&look(&world)).unwrap();
+    assert!(get(&world).metadata.is_deleting());
+}
+
+#[test]
+fn at_most_five_hundred_pods_wait_for_a_machine() {
+    let mut world = world(json!({"completions": 2000, "parallelism": 2000}));
+    quiet(&mut world);
+    assert_eq!(world.count(&kinds::POD), 500);
+    world.agents(|_| false);
+    quiet(&mut world);
+    assert_eq!(world.count(&kinds::POD), 1000);
+}

@@ -10,7 +10,7 @@ mod small;
 mod template;
 
 pub use condition::{Condition, set_condition};
-pub use node::{Node, NodeStatus, Taint};
+pub use node::{Node, Taint};
 pub use pod::{Pod, Toleration, tolerates};
 pub use replica_set::{ReplicaSet, ReplicaSetStatus};
 pub use service::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice, Service, ServicePort, TargetRef};

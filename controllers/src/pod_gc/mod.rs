@@ -80,7 +80,9 @@ impl PodGc {
             let mut missing = self.missing.lock();
             let named: BTreeSet<&str> = nodes.collect();
             missing.retain(|node, _| named.contains(node.as_str()));
-            named.iter().for_each(|node| drop(missing.entry((*node).to_owned()).or_insert(now)));
+            for node in &named {
+                missing.entry((*node).to_owned()).or_insert(now);
+            }
             let due = missing.iter().filter(|(_, since)| now.saturating_sub(**since) >= QUARANTINE_MS);
             due.map(|(node, _)| node.clone()).collect()
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gantry_apimachinery::kinds;
 use gantry_apimachinery::time::Timestamp;
 use gantry_client::{DeleteOptions, ObjectRef};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::types::Observed;
 use crate::edge::Failure;
@@ -120,9 +120,4 @@ fn next_available(active: &[&Arc<Pod>], min_ready_s: i32, now: Timestamp) -> Dur
         Some(due.since(now))
     });
     waits.min().unwrap_or(Duration::from_secs(1)).max(Duration::from_millis(10))
-}
-
-/// The merge patch that sets the number of replicas, for those who scale a set.
-pub fn scale_patch(set: &ReplicaSet, replicas: i32) -> Value {
-    json!({"metadata": {"resourceVersion": set.metadata.resource_version}, "spec": {"replicas": replicas}})
 }
