@@ -95,6 +95,9 @@ pub struct NodeArgs {
     /// The containerd program [default: found on PATH]
     #[arg(long, value_name = "FILE")]
     pub containerd: Option<PathBuf>,
+    /// Let the guard start this process again when it is killed (--detach implies it)
+    #[arg(long)]
+    pub restart: bool,
     /// Use a containerd that is already running on this socket instead of starting one
     #[arg(long, value_name = "SOCKET")]
     pub runtime_socket: Option<PathBuf>,
@@ -330,6 +333,12 @@ pub struct ProxyArgs {
 
 #[derive(Args, Debug, Clone)]
 pub struct GuardArgs {
+    /// Where the agent's process writes its id; with it, the agent is started again when it is gone
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    pub agent_pid_file: Option<PathBuf>,
+    /// After `--`: the command that starts the agent
+    #[arg(last = true, value_name = "COMMAND")]
+    pub agent: Vec<std::ffi::OsString>,
     #[command(flatten)]
     pub data: DataArgs,
     #[command(flatten)]

@@ -65,6 +65,10 @@ impl DataDir {
     pub fn run(&self) -> PathBuf {
         self.root.join("run")
     }
+    /// Present while the agent was stopped on purpose: the guard does not start it again.
+    pub fn stopped_file(&self) -> PathBuf {
+        self.run().join("stopped")
+    }
     pub fn pid_file(&self, name: &str) -> PathBuf {
         self.run().join(format!("{name}.pid"))
     }

@@ -52,13 +52,13 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Kubelet(args) => roles::kubelet::run(args).await,
         Command::Proxy(args) => roles::proxy::run(args).await,
         Command::Guard(args) => roles::guard::run(args).await,
+        Command::Scheduler(args) => roles::standalone::scheduler(args).await,
         Command::Controllers(args) => roles::standalone::controllers(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Version => {
             println!("{}", commands::version());
             Ok(())
         }
-        _ => anyhow::bail!("not wired"),
     }
 }
 

@@ -10,10 +10,11 @@ use crate::problem::Problem;
 use crate::supervise::supervise;
 use crate::{preflight, stop};
 use anyhow::Context;
+use gantry_kubelet::guard::GuardConfig;
 use gantry_proxy::dns;
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +31,21 @@ pub async fn run(args: GuardArgs) -> anyhow::Result<()> {
     }
     let dns = dns_config(&data, &args.node, &args.network)?;
     let cancel = stop::signal_token()?;
-    supervise("node DNS", cancel, move |token| dns::serve(dns.clone(), token)).await;
+    let serving = supervise("node DNS", cancel.clone(), move |token| dns::serve(dns.clone(), token));
+    match args.agent_pid_file {
+        Some(agent_pid_file) => {
+            let watch = GuardConfig {
+                log: agent_pid_file
+                    .file_stem()
+                    .map_or_else(|| data.log_file("agent"), |name| data.log().join(name).with_extension("log")),
+                agent_pid_file,
+                argv: args.agent,
+                clean_stop: data.stopped_file(),
+            };
+            tokio::join!(serving, gantry_kubelet::guard::run(watch, cancel));
+        }
+        None => serving.await,
+    }
     Ok(())
 }
 
@@ -76,8 +91,13 @@ fn upstreams(text: &str, own: Ipv4Addr) -> Result<Vec<SocketAddr>, Problem> {
     }
 }
 
-/// Everything that tells a guard which machine it is on.
-fn arguments(data: &DataDir, node: &NodeArgs, network: &NetworkArgs) -> Vec<OsString> {
+/// Everything that tells a guard which machine it is on, and how this process was started.
+fn arguments(
+    data: &DataDir,
+    node: &NodeArgs,
+    network: &NetworkArgs,
+    (own, agent_pid_file): (&Path, &Path),
+) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["guard".into(), "--data-dir".into(), data.root().into()];
     for (flag, value) in [
         ("--cgroup-root", node.cgroup_root.clone()),
@@ -94,6 +114,10 @@ fn arguments(data: &DataDir, node: &NodeArgs, network: &NetworkArgs) -> Vec<OsSt
     if let Some(name) = &node.node_name {
         arguments.extend(["--node-name".into(), name.into()]);
     }
+    if node.restart {
+        arguments.extend(["--agent-pid-file".into(), agent_pid_file.into(), "--".into(), own.into()]);
+        arguments.extend(std::env::args_os().skip(1));
+    }
     arguments
 }
 
@@ -106,7 +130,9 @@ pub fn ensure(data: &DataDir, node: &NodeArgs, network: &NetworkArgs) -> anyhow:
         return Ok(running);
     }
     // The guard writes its pid file itself, together with its lock.
-    detached::spawn(&own, &arguments(data, node, network), &data.log_file("guard"), None).context("starting the guard")
+    let role = if std::env::args_os().nth(1).is_some_and(|role| role == "kubelet") { "kubelet" } else { "gantry" };
+    let arguments = arguments(data, node, network, (&own, &data.pid_file(role)));
+    detached::spawn(&own, &arguments, &data.log_file("guard"), None).context("starting the guard")
 }
 
 /// Keeps a guard running until `cancel`; the last one is left running.

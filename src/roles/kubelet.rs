@@ -2,7 +2,7 @@
 
 use crate::cli::{KubeletArgs, NetworkArgs, NodeArgs};
 use crate::containerd::Containerd;
-use crate::datadir::DataDir;
+use crate::datadir::{DataDir, write_file};
 use crate::detached::Detached;
 use crate::footprint::Footprint;
 use crate::problem::Problem;
@@ -100,12 +100,13 @@ pub async fn run(args: KubeletArgs) -> anyhow::Result<()> {
     let config = config(&data, (&name, ip), &args.node, &args.network, tls, heartbeat)?;
     data.create()?;
     let _lock = data.lock("kubelet")?;
+    let _ = std::fs::remove_file(data.stopped_file());
     Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link).write(&data)?;
     let cancel = stop::signal_token()?;
     let runtime = start_runtime(&data, &args.node).await?;
     keep_beside(&data, &args.node, &args.network, runtime, &cancel)?;
     supervise("kubelet", cancel, move |token| gantry_kubelet::run(config.clone(), client.clone(), token)).await;
-    Ok(())
+    write_file(&data.stopped_file(), b"", 0o644)
 }
 
 #[cfg(test)]

@@ -51,6 +51,14 @@ pub async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// `gantry scheduler`: whenever it leads.
+pub async fn scheduler(args: ClientArgs) -> anyhow::Result<()> {
+    let config = gantry_scheduler::Config { leader_election: true, identity: identity(), ..Default::default() };
+    gantry_scheduler::run(config, client(&args).await?, stop::signal_token()?).await?;
+    Ok(())
+}
+
+/// `gantry controllers`: whenever they lead.
 pub async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
     let root_ca_pem = args.root_ca.as_deref().map(read).transpose()?.unwrap_or_default();
     let leader_election = Some(LeaderElection {

@@ -17,14 +17,14 @@ const POLL: Duration = Duration::from_millis(25);
 /// The flags of this process, without those that are for the front only.
 fn background_arguments(own: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut skip_next = false;
-    own.skip(1)
-        .filter(|argument| {
-            let text = argument.to_string_lossy();
-            let skip = std::mem::take(&mut skip_next);
-            skip_next = text == "--wait-s";
-            !(skip || skip_next || text == "--detach" || text.starts_with("--wait-s="))
-        })
-        .collect()
+    let kept = own.skip(1).filter(|argument| {
+        let text = argument.to_string_lossy();
+        let skip = std::mem::take(&mut skip_next);
+        skip_next = text == "--wait-s";
+        !(skip || skip_next || ["--detach", "--restart"].contains(&&*text) || text.starts_with("--wait-s="))
+    });
+    // Nobody waits beside a process in the background, so the guard does.
+    kept.chain(["--restart".into()]).collect()
 }
 
 /// Returns when the machine is Ready. A `gantry up` that already runs on this data directory is only waited for.
@@ -103,7 +103,7 @@ mod tests {
     fn the_background_gets_the_same_flags() {
         let own = ["gantry", "up", "--detach", "--data-dir", "/d", "--wait-s", "9", "--wait-s=7", "--api-port=1"];
         let got = background_arguments(own.iter().map(OsString::from));
-        assert_eq!(got, ["up", "--data-dir", "/d", "--api-port=1"]);
+        assert_eq!(got, ["up", "--data-dir", "/d", "--api-port=1", "--restart"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub use phase::Phase;
 
 use crate::cli::UpArgs;
 use crate::containerd::Containerd;
-use crate::datadir::DataDir;
+use crate::datadir::{DataDir, write_file};
 use crate::detached::Detached;
 use crate::footprint::Footprint;
 use crate::pki::{self, Names, Pki};
@@ -74,6 +74,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     }
     let _lock = plan.data.lock("gantry")?;
     plan.data.create()?;
+    let _ = std::fs::remove_file(plan.data.stopped_file());
     Phase::Keys.announce(&plan.data);
     let keys = Pki::new(&plan.data);
     keys.ensure_all(&names(&plan), &plan.data.kubeconfig(), machine::unix_now_s())?;
@@ -95,17 +96,18 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         Phase::Registering.announce(&plan.data);
         let admin = api.client("kubernetes-admin", &["system:masters"]);
         if !ready::wait(&admin, &plan.node_name, &cancel).await {
-            return end(components, groups).await;
+            return end(&plan, components, groups).await;
         }
     }
     Phase::Ready.announce(&plan.data);
     print_summary(&plan);
     cancel.cancelled().await;
-    end(components, groups).await
+    end(&plan, components, groups).await
 }
 
 /// After the cancellation: the components first, then what they write to. Pods, containerd and the guard go on.
-async fn end(components: Components, groups: Vec<Group>) -> anyhow::Result<()> {
+async fn end(plan: &Plan, components: Components, groups: Vec<Group>) -> anyhow::Result<()> {
+    write_file(&plan.data.stopped_file(), b"", 0o644)?;
     components.ended().await;
     for group in groups {
         group.shutdown().await;
@@ -134,6 +136,9 @@ fn start_control_loops(plan: &Plan, keys: &Pki, api: &Api, components: &Componen
     let config = gantry_controllers::Config { ranges, root_ca_pem, ..Default::default() };
     components.spawn("controllers", api.client("system:kube-controller-manager", &[]), move |client, cancel| {
         gantry_controllers::run(config.clone(), client, cancel)
+    });
+    components.spawn("scheduler", api.client("system:kube-scheduler", &[]), |client, cancel| {
+        gantry_scheduler::run(gantry_scheduler::Config::default(), client, cancel)
     });
     Ok(())
 }
