@@ -32,6 +32,7 @@ impl Engine {
                 allocation_version: self.snapshot.allocation(machine).version,
             }));
             lane.in_flight = Some(assumed);
+            lane.from = self.snapshot.allocation(machine).version;
             return;
         }
     }
@@ -55,7 +56,7 @@ impl Engine {
         let Some(machine) = self.deciding.get(uid).copied() else { return };
         let Some(lane) = self.lanes.get_mut(&machine) else { return };
         let Some(assumed) = lane.in_flight.take_if(|assumed| assumed.uid() == uid) else { return };
-        let node = self.snapshot.name(machine).to_owned();
+        let (from, node) = (lane.from, self.snapshot.name(machine).to_owned());
         match outcome {
             BindOutcome::Bound(version) => {
                 self.deciding.remove(uid);
@@ -81,6 +82,9 @@ impl Engine {
             }
             BindOutcome::Gone | BindOutcome::Refused(_) => {
                 self.undo(assumed);
+                if self.snapshot.allocation(machine).version != from {
+                    self.abandon(machine);
+                }
                 self.queue.retry(uid, now_ms);
             }
         }

@@ -78,6 +78,10 @@ impl Engine {
             self.withdraw(uid);
             return;
         }
+        if self.snapshot.placement(uid).is_some_and(|placed| !placed.assumed) {
+            // The answer to its bind was faster than the watch: a pod never loses its machine.
+            return;
+        }
         let told = self.pending.remove(uid).and_then(|pending| pending.told);
         self.pending.insert(uid.to_owned(), Pending { pod: pod.clone(), told });
         if !self.deciding.contains_key(uid) {

@@ -135,6 +135,9 @@ struct Nomination {
 #[derive(Debug, Default)]
 struct Lane {
     in_flight: Option<Assumed>,
+    /// The version that the bind under way was decided from.
+    from: u64,
+    /// Decided from the same version, and counting on the bind under way.
     waiting: VecDeque<Assumed>,
 }
 
@@ -227,11 +230,6 @@ impl Engine {
     /// Pods without a machine.
     pub fn pending(&self) -> usize {
         self.pending.len()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
     }
 }
 

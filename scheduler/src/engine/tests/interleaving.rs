@@ -1,0 +1,229 @@
+//! Two schedulers, one store, and watches that lag as they like: no machine is ever given more than it has. Then the faults
+//! stop, and everything that fits must be placed, after which nothing is written any more.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::{Bind, BindOutcome, Effect, Engine, Event};
+use super::model::{Store, Told, pod};
+
+const MACHINES: [&str; 3] = ["m0", "m1", "m2"];
+
+/// One scheduler with its three watches and what is under way to and from the store.
+struct Member {
+    engine: Engine,
+    pods_at: usize,
+    nodes_at: usize,
+    allocations_at: usize,
+    binds: VecDeque<Bind>,
+    answers: VecDeque<Event>,
+    writes: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    CreatePod(u8),
+    CreateBound(u8, u8),
+    DeletePod(u8),
+    /// Which scheduler, which watch.
+    Watch(usize, u8),
+    Decide(usize, u64),
+    /// The store runs the oldest bind; whether its answer gets lost.
+    Bind(usize, bool),
+    Answer(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let who = 0..2_usize;
+    let step = prop_oneof![
+        3 => (1..4_u8).prop_map(Step::CreatePod),
+        1 => (1..3_u8, 0..3_u8).prop_map(|(cpu, m)| Step::CreateBound(cpu, m)),
+        1 => any::<u8>().prop_map(Step::DeletePod),
+        8 => (who.clone(), 0..3_u8).prop_map(|(w, k)| Step::Watch(w, k)),
+        4 => (who.clone(), any::<u64>()).prop_map(|(w, s)| Step::Decide(w, s)),
+        4 => (who.clone(), proptest::bool::weighted(0.1)).prop_map(|(w, lost)| Step::Bind(w, lost)),
+        4 => who.prop_map(Step::Answer),
+    ];
+    proptest::collection::vec(step, 0..250)
+}
+
+impl Member {
+    fn new() -> Self {
+        Member {
+            engine: Engine::new("default-scheduler"),
+            pods_at: 0,
+            nodes_at: 0,
+            allocations_at: 0,
+            binds: VecDeque::new(),
+            answers: VecDeque::new(),
+            writes: 0,
+        }
+    }
+
+    fn step(&mut self, store: &Store, now_ms: u64, event: Event) {
+        for effect in self.engine.step(now_ms, event) {
+            match effect {
+                Effect::Bind(bind) => self.binds.push_back(bind),
+                Effect::ReadAllocation(node) => {
+                    self.answers.push_back(Event::Allocation(store.read_allocation(&node)));
+                    continue;
+                }
+                Effect::Scheduled { .. } => continue,
+                _ => {}
+            }
+            self.writes += 1;
+        }
+        self.engine.snapshot.validate();
+    }
+
+    /// One more event of one watch. The pod watch says how far it has come.
+    fn watch(&mut self, store: &Store, now_ms: u64, kind: u8) {
+        let at = match kind {
+            0 => &mut self.pods_at,
+            1 => &mut self.nodes_at,
+            _ => &mut self.allocations_at,
+        };
+        let mut event = None;
+        while event.is_none() && *at < store.log.len() {
+            event = match (&store.log[*at].1, kind) {
+                (Told::Pod(pod), 0) => Some(Event::Pod(pod.clone())),
+                (Told::PodGone(name), 0) => Some(Event::PodGone(name.clone())),
+                (Told::Node(node), 1) => Some(Event::Node(node.clone())),
+                (Told::Allocation(allocation), 2) => Some(Event::Allocation(allocation.clone())),
+                _ => None,
+            };
+            *at += 1;
+        }
+        let reached = if *at == store.log.len() { store.revision } else { store.log[*at].0 - 1 };
+        if let Some(event) = event {
+            self.step(store, now_ms, event);
+        }
+        if kind == 0 {
+            self.step(store, now_ms, Event::PodsReached(reached));
+        }
+    }
+
+    fn is_behind(&self, store: &Store) -> bool {
+        [self.pods_at, self.nodes_at, self.allocations_at].iter().any(|at| *at < store.log.len())
+    }
+}
+
+impl Member {
+    /// Nothing is under way, and nothing will be for a minute.
+    fn is_quiet(&self, store: &Store, now_ms: u64) -> bool {
+        let due = self.engine.next_due_ms().is_some_and(|due| due < now_ms + 60_000);
+        !self.is_behind(store) && !due && !self.engine.has_ready() && self.binds.is_empty() && self.answers.is_empty()
+    }
+}
+
+struct World {
+    store: Store,
+    members: [Member; 2],
+    now_ms: u64,
+    made: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut store = Store::default();
+        for name in MACHINES {
+            store.add_node(name, "4");
+        }
+        World { store, members: [Member::new(), Member::new()], now_ms: 0, made: 0 }
+    }
+
+    fn run(&mut self, step: &Step) {
+        self.now_ms += 7;
+        match *step {
+            Step::CreatePod(cpu) => {
+                self.made += 1;
+                self.store.put_pod(pod(&format!("p{}", self.made), &cpu.to_string(), "", json!({})));
+            }
+            Step::CreateBound(cpu, machine) => {
+                self.made += 1;
+                let machine = MACHINES[usize::from(machine)];
+                self.store.create_bound(&format!("p{}", self.made), &cpu.to_string(), machine);
+            }
+            Step::DeletePod(which) => {
+                let names: Vec<String> = self.store.pods.keys().cloned().collect();
+                if let Some(name) = names.get(usize::from(which) % names.len().max(1)) {
+                    self.store.delete_pod(name);
+                }
+            }
+            Step::Watch(who, kind) => self.members[who].watch(&self.store, self.now_ms, kind),
+            Step::Decide(who, seed) => {
+                self.members[who].step(&self.store, self.now_ms, Event::Decide { seed, most: 3 });
+            }
+            Step::Bind(who, lost) => self.bind(who, lost),
+            Step::Answer(who) => {
+                if let Some(event) = self.members[who].answers.pop_front() {
+                    self.members[who].step(&self.store, self.now_ms, event);
+                }
+            }
+        }
+    }
+
+    fn bind(&mut self, who: usize, lost: bool) {
+        let Some(bind) = self.members[who].binds.pop_front() else { return };
+        let before = self.store.excess_m(&bind.node);
+        let outcome = self.store.bind(&bind);
+        if matches!(outcome, BindOutcome::Bound(_)) {
+            let after = self.store.excess_m(&bind.node);
+            assert!(after <= 0, "{} is overcommitted by {after}m (was {before}m) by {}", bind.node, bind.name);
+        }
+        let outcome = if lost { BindOutcome::Unknown } else { outcome };
+        self.members[who].answers.push_back(Event::Bind { uid: bind.uid, outcome });
+    }
+
+    /// No more faults: everything is delivered until nothing moves.
+    fn settle(&mut self) {
+        for round in 0..2_000 {
+            if self.members.iter().all(|member| member.is_quiet(&self.store, self.now_ms)) {
+                return;
+            }
+            self.now_ms += 1_000;
+            for who in 0..2 {
+                while self.members[who].is_behind(&self.store) {
+                    for kind in 0..3 {
+                        self.members[who].watch(&self.store, self.now_ms, kind);
+                    }
+                }
+                self.run(&Step::Decide(who, round));
+                self.run(&Step::Bind(who, false));
+                self.run(&Step::Answer(who));
+            }
+        }
+        panic!("it never comes to rest");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_machine_is_ever_exceeded_and_what_fits_is_placed(steps in steps()) {
+        let mut world = World::new();
+        for step in &steps {
+            world.run(step);
+        }
+        world.settle();
+        for pod in world.store.unbound() {
+            let asks = crate::resources::Resources::of_pod(&pod.spec).cpu_m;
+            for machine in MACHINES {
+                prop_assert!(-world.store.excess_m(machine) < asks, "{} fits on {machine}", pod.metadata.name);
+            }
+        }
+        // Settled: the same news again and all the time in the world lead to no write.
+        let writes = [world.members[0].writes, world.members[1].writes];
+        world.now_ms += 1_000_000;
+        for who in 0..2 {
+            for pod in world.store.pods.values().cloned().collect::<Vec<_>>() {
+                world.members[who].step(&world.store, world.now_ms, Event::Pod(pod));
+            }
+            world.members[who].step(&world.store, world.now_ms, Event::Decide { seed: 1, most: 1_000 });
+        }
+        prop_assert_eq!([world.members[0].writes, world.members[1].writes], writes);
+    }
+}

@@ -1,0 +1,190 @@
+//! The engine's effects, event by event; and two engines on one store under any interleaving.
+
+mod interleaving;
+mod model;
+
+use serde_json::json;
+
+use super::*;
+use model::{allocation, machine, node, pod};
+
+const CPUS: &str = "2";
+
+/// An engine that knows one machine with two CPUs and has caught up with revision 10.
+fn engine() -> Engine {
+    let mut engine = Engine::new("default-scheduler");
+    for event in [Event::Node(node("m", 5, CPUS)), Event::Allocation(allocation("m", 5, 0)), Event::PodsReached(10)] {
+        assert_eq!(engine.step(0, event), []);
+    }
+    engine
+}
+
+fn decide(engine: &mut Engine, now_ms: u64) -> Vec<Effect> {
+    let effects = engine.step(now_ms, Event::Decide { seed: 0, most: 100 });
+    engine.snapshot.validate();
+    effects
+}
+
+/// Effects in short: `bind p@5`, `explain p: …`.
+fn told(effects: &[Effect]) -> Vec<String> {
+    let one = |effect: &Effect| match effect {
+        Effect::Bind(bind) => format!("bind {}@{}", bind.name, bind.allocation_version),
+        Effect::Explain { pod, message } => format!("explain {}: {message}", pod.metadata.name),
+        Effect::Scheduled { pod, node } => format!("scheduled {} {node}", pod.metadata.name),
+        Effect::ReadAllocation(node) => format!("read {node}"),
+        Effect::Evict { victim, .. } => format!("evict {}", victim.name),
+        Effect::Nominate { pod, node } => format!("nominate {} {node}", pod.metadata.name),
+    };
+    effects.iter().map(one).collect()
+}
+
+fn ended(uid: &str, outcome: BindOutcome) -> Event {
+    Event::Bind { uid: uid.to_owned(), outcome }
+}
+
+#[test]
+fn binds_to_one_machine_follow_each_other_from_version_to_version() {
+    let mut engine = engine();
+    for name in ["a", "b"] {
+        engine.step(0, Event::Pod(pod(name, "1", "", json!({}))));
+    }
+    assert_eq!(told(&decide(&mut engine, 0)), ["bind a@5"], "the second waits for the first one's version");
+    assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Bound(12)))), ["scheduled a m", "bind b@12"]);
+    // The watch brings what the answer said already: nothing is to be done.
+    assert_eq!(engine.step(2, Event::Allocation(allocation("m", 12, 1))), []);
+    assert_eq!(engine.step(2, Event::Pod(pod("a", "1", "m", json!({})))), []);
+    assert_eq!(told(&engine.step(3, ended("b", BindOutcome::Bound(14)))), ["scheduled b m"]);
+    assert_eq!((decide(&mut engine, 3), engine.pending(), engine.next_due_ms()), (vec![], 0, None));
+}
+
+#[test]
+fn a_watch_that_is_faster_than_the_answer_changes_nothing() {
+    let mut engine = engine();
+    for name in ["a", "b"] {
+        engine.step(0, Event::Pod(pod(name, "1", "", json!({}))));
+    }
+    decide(&mut engine, 0);
+    assert_eq!(engine.step(1, Event::Allocation(allocation("m", 12, 1))), []);
+    assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Bound(12)))), ["scheduled a m", "bind b@12"]);
+}
+
+#[test]
+fn what_was_decided_from_older_news_is_decided_again() {
+    let mut engine = engine();
+    for name in ["a", "b"] {
+        engine.step(0, Event::Pod(pod(name, "1", "", json!({}))));
+    }
+    decide(&mut engine, 0);
+    // Ours is 12, and somebody else's is 13 already.
+    engine.step(1, Event::Allocation(allocation("m", 13, 2)));
+    assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Bound(12)))), ["scheduled a m"]);
+    assert_eq!(decide(&mut engine, 1), [], "nothing is decided until the pods up to 13 are known");
+    engine.step(2, Event::Pod(pod("theirs", "1", "m", json!({}))));
+    engine.step(2, Event::PodsReached(13));
+    assert_eq!(told(&decide(&mut engine, 2)), ["explain b: 0/1 machines: 1 short of cpu: wants 1, 0 free"]);
+}
+
+#[test]
+fn a_conflict_reads_the_allocation_and_decides_again() {
+    let mut engine = engine();
+    engine.step(0, Event::Pod(pod("a", "1", "", json!({}))));
+    decide(&mut engine, 0);
+    assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Conflict("moved".into())))), ["read m"]);
+    assert_eq!(decide(&mut engine, 150), [], "the version is in doubt");
+    engine.step(150, Event::Allocation(allocation("m", 5, 0)));
+    assert_eq!(told(&decide(&mut engine, 150)), ["bind a@5"], "it was about the pod, not the machine");
+}
+
+#[test]
+fn an_answer_that_never_came_waits_for_the_watches() {
+    let mut engine = engine();
+    engine.step(0, Event::Pod(pod("a", "2", "", json!({}))));
+    decide(&mut engine, 0);
+    assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Unknown))), ["read m"]);
+    engine.step(2, Event::Allocation(allocation("m", 12, 1)));
+    engine.step(2, Event::Pod(pod("b", "2", "", json!({}))));
+    assert_eq!(decide(&mut engine, 500), [], "version 12 may be a's");
+    engine.step(500, Event::Pod(pod("a", "2", "m", json!({}))));
+    engine.step(500, Event::PodsReached(12));
+    assert_eq!(told(&decide(&mut engine, 500)), ["explain b: 0/1 machines: 1 short of cpu: wants 2, 0 free"]);
+}
+
+#[test]
+fn a_new_machine_needs_no_pod_to_be_seen() {
+    let mut engine = engine();
+    engine.step(0, Event::Pod(pod("a", "8", "", json!({}))));
+    decide(&mut engine, 0);
+    engine.step(1, Event::Node(node("big", 90, "16")));
+    assert_eq!(decide(&mut engine, 100), [], "it is not registered");
+    engine.step(100, Event::Allocation(allocation("big", 90, 0)));
+    assert_eq!(told(&decide(&mut engine, 100)), ["bind a@90"], "the pod watch is at 10 still");
+}
+
+#[test]
+fn an_explanation_is_written_once_and_again_when_it_changes() {
+    let mut engine = engine();
+    let big = pod("big", "8", "", json!({}));
+    engine.step(0, Event::Pod(big.clone()));
+    let message = "0/1 machines: 1 short of cpu: wants 8, 2 free";
+    assert_eq!(told(&decide(&mut engine, 0)), [format!("explain big: {message}")]);
+    let condition = |message: &str| json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}]});
+    engine.step(1, Event::Pod(model::with_status(&big, condition(message))));
+    assert_eq!(decide(&mut engine, 1), [], "its own write does not wake it");
+    engine.step(2, Event::Node(node("m", 20, "4")));
+    assert_eq!(told(&decide(&mut engine, 500)), ["explain big: 0/1 machines: 1 short of cpu: wants 8, 4 free"]);
+    engine.step(501, Event::Node(node("m", 21, "8")));
+    assert_eq!(told(&decide(&mut engine, 2_000)), ["bind big@5"]);
+
+    let mut restarted = self::engine();
+    restarted.step(0, Event::Pod(model::with_status(&big, condition(message))));
+    assert_eq!(decide(&mut restarted, 0), [], "after a restart the condition says it already");
+    restarted.step(1, Event::ExplainFailed("big".into()));
+    assert_eq!(decide(&mut restarted, 300_000), [], "settled: nothing is written");
+}
+
+#[test]
+fn others_pods_and_gated_ones_are_left_alone() {
+    let mut engine = engine();
+    let spec = |extra: serde_json::Value| pod("a", "1", "", extra);
+    for other in [
+        spec(json!({"schedulerName": "other"})),
+        spec(json!({"schedulingGates": [{"name": "g"}]})),
+        model::with_status(&spec(json!({})), json!({"phase": "Failed"})),
+    ] {
+        engine.step(0, Event::Pod(other));
+        assert_eq!((decide(&mut engine, 0), engine.pending()), (vec![], 0));
+    }
+    engine.step(0, Event::Pod(spec(json!({}))));
+    assert_eq!(told(&decide(&mut engine, 0)), ["bind a@5"], "the gate is lifted");
+}
+
+#[test]
+fn a_pod_that_goes_while_it_is_bound_leaves_nothing_behind() {
+    let mut engine = engine();
+    for name in ["a", "b"] {
+        engine.step(0, Event::Pod(pod(name, "2", "", json!({}))));
+    }
+    assert_eq!(told(&decide(&mut engine, 0)).first().map(String::as_str), Some("bind a@5"));
+    engine.step(1, Event::PodGone("a".into()));
+    assert_eq!(told(&engine.step(2, ended("a", BindOutcome::Bound(12)))), Vec::<String>::new());
+    engine.snapshot.validate();
+    assert_eq!(told(&decide(&mut engine, 500)), ["bind b@12"]);
+}
+
+#[test]
+fn room_is_made_and_held_until_the_victims_are_gone() {
+    let mut engine = engine();
+    engine.step(0, Event::Pod(pod("low", "2", "m", json!({}))));
+    let urgent = pod("urgent", "2", "", json!({"priority": 100}));
+    engine.step(0, Event::Pod(urgent));
+    let effects = told(&decide(&mut engine, 0));
+    assert_eq!(effects[..2], ["evict low", "nominate urgent m"]);
+    assert!(effects[2].starts_with("explain urgent: "));
+    engine.step(1, Event::Pod(pod("replacement", "2", "", json!({}))));
+    assert_eq!(told(&decide(&mut engine, 1)).len(), 1, "the replacement is only explained");
+    engine.step(500, Event::Pod(model::deleting(&pod("low", "2", "m", json!({})))));
+    assert_eq!(decide(&mut engine, 2_000), [], "the victim is on its way");
+    engine.step(3_000, Event::PodGone("low".into()));
+    assert_eq!(told(&decide(&mut engine, 3_000)), ["bind urgent@5"]);
+    assert_eq!(machine(&engine.snapshot, "m"), (2_000, 1));
+}
