@@ -7,6 +7,7 @@ pub mod build;
 pub mod cgroup;
 pub mod checkpoint;
 pub mod config;
+pub mod guard;
 pub mod node;
 pub mod pod;
 mod probe;
