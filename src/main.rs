@@ -71,6 +71,9 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(builder.build()?)
 }
 
+/// Raft tells every turn of its life at these levels; what a person has to know of it, the store says itself.
+const DEFAULT_LOG: &str = "info,openraft=error";
+
 /// `GANTRY_LOG` takes tracing's filter syntax, such as `info,gantry_kubelet=debug`.
 fn start_log() {
     use std::io::IsTerminal;
