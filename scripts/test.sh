@@ -11,7 +11,7 @@ cargo xtask licences
 step "build"
 scripts/build.sh
 step "unit and property tests"
-cargo test --release --workspace --lib --bins --examples --quiet
+cargo test --release --workspace --exclude gantry-conformance --lib --bins --tests --quiet
 step "end-to-end suite on real containers"
 conformance/tools.sh
 cargo test --release --package gantry-conformance --test first_light
