@@ -1,1 +1,161 @@
-//! The log against crashes and damage.
+//! The log against crashes and damage: what was acknowledged is there after opening again, or opening is refused.
+
+use super::*;
+use crate::api::{Op, Txn};
+use crate::mvcc::{Command, Entry};
+use crate::raft::types::Proposal;
+use openraft::EntryPayload;
+use openraft::type_config::TypeConfigExt;
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+fn id(index: u64) -> LogId {
+    let mut out = Vec::new();
+    [1, 1, index].iter().for_each(|n| crate::codec::put_u64(&mut out, *n));
+    crate::raft::types::log_id(&mut crate::codec::Reader::new(out.into())).unwrap()
+}
+
+fn entry(index: u64) -> RaftEntry {
+    let op = Op::Put { key: index.to_string().into(), value: vec![index as u8; 200].into() };
+    let commands = vec![Command::Txn(Txn { success: vec![op], ..Txn::default() })];
+    RaftEntry { log_id: id(index), payload: EntryPayload::Normal(Proposal(Arc::new(Entry { time_ms: 0, commands }))) }
+}
+
+/// Small segments and no cache, so that everything is read from disk.
+fn open(dir: &TempDir) -> Result<Wal, OpenError> {
+    let config = WalConfig { segment_bytes: 2_000, zero_ahead_bytes: 4_096, cache_bytes: 0, ..WalConfig::default() };
+    Wal::open(dir.path(), config)
+}
+
+async fn append(wal: &Wal, range: Range<u64>) {
+    for index in range {
+        let (sender, receiver) = TypeConfig::oneshot();
+        wal.append(vec![entry(index)], IOFlushed::signal(sender));
+        receiver.await.unwrap().unwrap();
+    }
+}
+
+fn indexes(wal: &Wal) -> Vec<u64> {
+    let (purged, _) = wal.ends();
+    let first = purged.map_or(0, |purged| purged.index + 1);
+    let entries = wal.read(first..u64::MAX, usize::MAX).unwrap();
+    for found in &entries {
+        assert_eq!(*found, entry(found.log_id.index));
+    }
+    entries.iter().map(|entry| entry.log_id.index).collect()
+}
+
+fn segments(dir: &TempDir) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
+    let mut segments: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "wal")).collect();
+    segments.sort();
+    segments
+}
+
+/// Where the last record of a segment starts: records of these tests are the last bytes that are not zero.
+fn last_bytes(path: &PathBuf) -> (std::fs::File, u64) {
+    let bytes = std::fs::read(path).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    (OpenOptions::new().write(true).open(path).unwrap(), end as u64)
+}
+
+#[tokio::test]
+async fn everything_acknowledged_is_there_after_opening_again() {
+    let dir = TempDir::new().unwrap();
+    let wal = open(&dir).unwrap();
+    append(&wal, 0..30).await;
+    wal.truncate_after(Some(id(24))).await.unwrap();
+    append(&wal, 25..28).await;
+    wal.purge(id(9)).await.unwrap();
+    let expect: Vec<_> = (10..28).collect();
+    assert_eq!(indexes(&wal), expect);
+    let files = segments(&dir).len();
+    drop(wal);
+    let wal = open(&dir).unwrap();
+    assert_eq!((indexes(&wal), wal.ends()), (expect, (Some(id(9)), Some(id(27)))));
+    wal.purge(id(27)).await.unwrap();
+    assert!(segments(&dir).len() < files, "purged segments are removed");
+    drop(wal);
+    let wal = open(&dir).unwrap();
+    assert_eq!((indexes(&wal), wal.ends()), (vec![], (Some(id(27)), Some(id(27)))));
+    append(&wal, 28..30).await;
+    drop(wal);
+    assert_eq!(indexes(&open(&dir).unwrap()), [28, 29]);
+}
+
+#[tokio::test]
+async fn a_torn_tail_is_cut_off_and_does_not_come_back() {
+    let dir = TempDir::new().unwrap();
+    let wal = open(&dir).unwrap();
+    append(&wal, 0..3).await;
+    drop(wal);
+    let (file, end) = last_bytes(&segments(&dir)[0]);
+    file.write_all_at(&[0; 8], end - 7).unwrap();
+    let wal = open(&dir).unwrap();
+    assert_eq!(indexes(&wal), [0, 1]);
+    append(&wal, 2..4).await;
+    drop(wal);
+    assert_eq!(indexes(&open(&dir).unwrap()), [0, 1, 2, 3]);
+}
+
+#[tokio::test]
+async fn damage_to_what_was_durable_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let wal = open(&dir).unwrap();
+    append(&wal, 0..20).await;
+    drop(wal);
+    let files = segments(&dir);
+    assert!(files.len() > 2);
+    let flip = |path: &PathBuf, at: u64| {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[at as usize] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    };
+    let refused = |what: &str, check: fn(&OpenError) -> bool| {
+        let error = open(&dir).err().expect(what);
+        assert!(check(&error), "{what}: {error:?}");
+    };
+    let (_, end) = last_bytes(&files[0]);
+    for at in [end - 100, 60] {
+        flip(&files[0], at);
+        refused("a record of a full segment", |e| matches!(e, OpenError::Damaged { .. }));
+        flip(&files[0], at);
+    }
+    flip(&files[1], 17);
+    refused("a full segment's header", |e| matches!(e, OpenError::Header { .. }));
+    flip(&files[1], 17);
+    let aside = dir.path().join("aside");
+    std::fs::rename(&files[1], &aside).unwrap();
+    refused("a missing segment", |e| matches!(e, OpenError::MissingSegment { .. }));
+    std::fs::rename(&aside, &files[1]).unwrap();
+    assert_eq!(indexes(&open(&dir).unwrap()).len(), 20, "undamaged again");
+}
+
+#[tokio::test]
+async fn a_segment_that_was_never_synced_is_dropped() {
+    let dir = TempDir::new().unwrap();
+    let wal = open(&dir).unwrap();
+    append(&wal, 0..3).await;
+    drop(wal);
+    std::fs::write(dir.path().join(format!("{:016x}.wal", 2)), [0; 100]).unwrap();
+    let wal = open(&dir).unwrap();
+    append(&wal, 3..5).await;
+    drop(wal);
+    assert_eq!(indexes(&open(&dir).unwrap()), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test]
+async fn appends_of_one_group_share_a_flush_and_votes_do_not_linger() {
+    let dir = TempDir::new().unwrap();
+    let config = WalConfig { linger: Duration::from_secs(3_600), ..WalConfig::default() };
+    let wal = Wal::open(dir.path(), config).unwrap();
+    let (sender, flushed) = TypeConfig::oneshot();
+    wal.append(vec![entry(0), entry(1)], IOFlushed::signal(sender));
+    // The vote does not wait an hour, and takes along what was there.
+    let vote = openraft::Vote::new(1, 1);
+    wal.save_vote(vote).await.unwrap();
+    flushed.await.unwrap().unwrap();
+    assert_eq!(wal.vote(), Some(vote));
+}
