@@ -21,6 +21,8 @@ use crate::agent::{PodView, Shared, now};
 
 const CHUNK: usize = 32 << 10;
 const POLL: Duration = Duration::from_millis(100);
+/// Polls that a follower gives a run to begin: 5 s.
+const BEGIN_WAITS: usize = 50;
 
 /// What the query asks for, or what is wrong with it.
 fn wanted(query: &Query, now: Timestamp) -> Result<Wanted, String> {
@@ -137,6 +139,9 @@ impl Reader {
             }
         }
         let Some(last) = last else { return Ok(()) };
+        if follow {
+            self.until_begun(&last, runs);
+        }
         let Ok(mut file) = File::open(&last) else { return Ok(()) };
         let mut reader = self.file(file, if files.is_empty() { skip_to } else { 0 })?;
         while follow {
@@ -157,6 +162,17 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// A run that is only just being made has neither a log nor a process yet; whoever follows it waits for the first of the two.
+    fn until_begun(&self, log: &Path, runs: &dyn Fn() -> bool) {
+        let begun = || std::fs::metadata(log).is_ok_and(|log| log.len() > 0) || runs();
+        for _ in 0..BEGIN_WAITS {
+            if begun() || self.out.is_closed() {
+                return;
+            }
+            wait();
+        }
     }
 
     fn file(&mut self, mut file: File, from: usize) -> Result<BufReader<File>, Enough> {
