@@ -38,7 +38,7 @@ pub fn preempt(
         if !reasons.iter().all(|reason| reason.is_preemptible()) {
             continue;
         }
-        let Some(victims) = on_machine(snapshot, pod, *machine, &may_go) else { continue };
+        let Some(victims) = on_machine(snapshot, pod, *machine, may_go) else { continue };
         let cost = cost(&victims);
         if best.as_ref().is_none_or(|(least, _)| cost < *least) {
             best = Some((cost, Preemption { machine: *machine, victims }));
