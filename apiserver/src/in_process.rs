@@ -34,7 +34,16 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let this = self.clone();
-        Box::pin(async move { Ok(handle(&this.core, Some(&this.user), &this.lifetime, request.map(boxed)).await) })
+        self.clone().answer(request.map(boxed))
+    }
+}
+
+impl InProcess {
+    /// Not generic, so that this crate compiles the whole pipeline once, whatever body a caller has.
+    fn answer(
+        self,
+        request: http::Request<Body>,
+    ) -> Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>> {
+        Box::pin(async move { Ok(handle(&self.core, Some(&self.user), &self.lifetime, request).await) })
     }
 }

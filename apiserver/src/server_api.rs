@@ -32,7 +32,13 @@ impl ApiServer {
     }
 
     /// Fills the caches, keeps them fed until cancelled, and makes what every cluster has. Returns once the server can answer.
-    pub async fn start(&self, cancel: CancellationToken) -> Result<(), Box<Status>> {
+    ///
+    /// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
+    pub fn start(&self, cancel: CancellationToken) -> futures::future::BoxFuture<'_, Result<(), Box<Status>>> {
+        Box::pin(self.start_here(cancel))
+    }
+
+    async fn start_here(&self, cancel: CancellationToken) -> Result<(), Box<Status>> {
         for group in &self.core.groups {
             let (group, cancel) = (group.clone(), cancel.clone());
             tokio::spawn(async move { group.run(cancel).await });
@@ -65,7 +71,18 @@ impl ApiServer {
     }
 
     /// Serves HTTPS until cancelled. See [`server_config`] for the TLS configuration that it expects.
-    pub async fn serve(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, cancel: CancellationToken) {
+    ///
+    /// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
+    pub fn serve(
+        &self,
+        listener: TcpListener,
+        tls: Arc<rustls::ServerConfig>,
+        cancel: CancellationToken,
+    ) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(self.serve_here(listener, tls, cancel))
+    }
+
+    async fn serve_here(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, cancel: CancellationToken) {
         server::serve(self.core.clone(), listener, tls, cancel).await;
     }
 

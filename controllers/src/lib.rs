@@ -111,7 +111,17 @@ const CONTROLLERS: &[Start] = &[
 ///
 /// # Errors
 /// When a controller ends by itself.
-pub async fn run(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
+///
+/// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
+pub fn run(
+    config: Config,
+    client: Client,
+    cancel: CancellationToken,
+) -> futures::future::BoxFuture<'static, Result<(), Error>> {
+    Box::pin(run_here(config, client, cancel))
+}
+
+async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
     let Some(election) = config.leader_election.clone() else { return lead(config, client, cancel).await };
     let LeaderElection { namespace, name, identity } = election;
     let (work, config) = (client.clone(), Arc::new(config));

@@ -41,7 +41,17 @@ pub enum Error {
 const PULLS: usize = 4;
 
 /// Runs the node agent until cancelled. Containers keep running afterwards; the next run adopts them.
-pub async fn run(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
+///
+/// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
+pub fn run(
+    config: Config,
+    client: Client,
+    cancel: CancellationToken,
+) -> futures::future::BoxFuture<'static, Result<(), Error>> {
+    Box::pin(run_here(config, client, cancel))
+}
+
+async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
     let root_error = |e| Error::Root(config.root.clone(), e);
     std::fs::create_dir_all(&config.root).map_err(root_error)?;
     let checkpoints = Arc::new(checkpoint::Checkpoints::open(&config.root).map_err(root_error)?);

@@ -53,7 +53,17 @@ pub enum Error {
 }
 
 /// Runs until cancelled.
-pub async fn run(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
+///
+/// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
+pub fn run(
+    config: Config,
+    client: Client,
+    cancel: CancellationToken,
+) -> futures::future::BoxFuture<'static, Result<(), Error>> {
+    Box::pin(run_here(config, client, cancel))
+}
+
+async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
     let numbers = Numbers::register(&config.metrics);
     if !config.leader_election {
         return lead(&config, &numbers, client, cancel).await;

@@ -75,7 +75,13 @@ impl Watch {
 }
 
 /// Watches until cancelled. The agent keeps running then.
-pub async fn run(config: GuardConfig, cancel: CancellationToken) {
+///
+/// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
+pub fn run(config: GuardConfig, cancel: CancellationToken) -> futures::future::BoxFuture<'static, ()> {
+    Box::pin(run_here(config, cancel))
+}
+
+async fn run_here(config: GuardConfig, cancel: CancellationToken) {
     let mut watch = Watch::default();
     loop {
         let agent = Agent::find(&config);
@@ -108,7 +114,8 @@ mod tests {
     #[test]
     fn restarts_at_once_then_ever_later_and_never_after_a_clean_stop() {
         let mut w = Watch::default();
-        let mut check = |now, alive, stopped, expect| assert_eq!(w.step(now, alive, stopped), expect, "at {now}: {w:?}");
+        let mut check =
+            |now, alive, stopped, expect| assert_eq!(w.step(now, alive, stopped), expect, "at {now}: {w:?}");
         check(0, false, false, Action::Nothing);
         check(10, true, false, Action::Nothing);
         check(20, false, false, Action::Start);

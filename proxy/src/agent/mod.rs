@@ -32,7 +32,17 @@ pub enum Error {
 }
 
 /// Runs until cancelled. The rules stay.
-pub async fn run(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
+///
+/// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
+pub fn run(
+    config: Config,
+    client: Client,
+    cancel: CancellationToken,
+) -> futures::future::BoxFuture<'static, Result<(), Error>> {
+    Box::pin(run_here(config, client, cancel))
+}
+
+async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
     forward_packets(Path::new("/proc/sys/net/ipv4/ip_forward"));
     let services = Informer::start(client.clone(), &kinds::SERVICE, InformerOptions::all(), cancel.clone());
     let slices = Informer::start(client, &kinds::ENDPOINT_SLICE, InformerOptions::all(), cancel.clone());

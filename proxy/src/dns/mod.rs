@@ -60,7 +60,13 @@ pub enum DnsError {
 }
 
 /// Serves until cancelled. The link stays.
-pub async fn serve(config: Config, cancel: CancellationToken) -> Result<(), DnsError> {
+///
+/// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
+pub fn serve(config: Config, cancel: CancellationToken) -> futures::future::BoxFuture<'static, Result<(), DnsError>> {
+    Box::pin(serve_here(config, cancel))
+}
+
+async fn serve_here(config: Config, cancel: CancellationToken) -> Result<(), DnsError> {
     if let Some(link) = &config.link {
         link::ensure(link).await?;
     }

@@ -5,9 +5,9 @@
 mod clock;
 mod propose;
 mod read;
-mod upkeep;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest};
 use crate::hub::Hub;
@@ -113,7 +113,13 @@ pub struct Handle {
 
 impl Group {
     /// Opens the member. A single member leads and serves when this returns; others may still be looking for a leader.
-    pub async fn open(mut config: GroupConfig) -> Result<Self, GroupError> {
+    ///
+    /// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
+    pub fn open(config: GroupConfig) -> futures::future::BoxFuture<'static, Result<Self, GroupError>> {
+        Box::pin(Self::open_here(config))
+    }
+
+    async fn open_here(mut config: GroupConfig) -> Result<Self, GroupError> {
         validate(&config)?;
         let single = config.members.len() == 1;
         let handle = start_raft(&config).await?;
@@ -170,7 +176,8 @@ impl Group {
         let peer = PeerServer::new(PeerService::new(self.handle.clone()))
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
-        let store = Serving { proposer: self.proposer.clone(), reader: self.reader.clone(), hub: self.handle.hub.clone() };
+        let store =
+            Serving { proposer: self.proposer.clone(), reader: self.reader.clone(), hub: self.handle.hub.clone() };
         let kv = KvServer::new(KvService::new(Arc::new(store)))
             .max_decoding_message_size(MAX_MESSAGE)
             .max_encoding_message_size(MAX_MESSAGE);
