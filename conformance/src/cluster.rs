@@ -104,6 +104,7 @@ impl Cluster {
             if let Some(status) = ended {
                 anyhow::bail!("gantry up ended ({status}):\n{}", self.log_tail(40));
             }
+            self.announced()?;
             let status = self.kubectl.path(&["node", &self.options.node_name], condition)?;
             anyhow::ensure!(status == "True", "the machine's Ready condition is {status:?}");
             Ok(())
@@ -127,13 +128,14 @@ impl Cluster {
 
     /// Waits until the `gantry up` that runs now has said that its machine is Ready.
     pub fn wait_announced(&self, timeout: Duration) -> anyhow::Result<()> {
-        wait_for("gantry up to say Ready", timeout, || {
-            let text = std::fs::read_to_string(self.log())?;
-            let own = text.rsplit("== gantry up\n").next().unwrap_or_default();
-            anyhow::ensure!(own.lines().any(|line| line == "gantry: Ready"), "it has not");
-            Ok(())
-        })
-        .with_context(|| self.log_tail(40))
+        wait_for("gantry up to say Ready", timeout, || self.announced()).with_context(|| self.log_tail(40))
+    }
+
+    fn announced(&self) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(self.log())?;
+        let own = text.rsplit("== gantry up\n").next().unwrap_or_default();
+        anyhow::ensure!(own.lines().any(|line| line == "gantry: Ready"), "it has not said that it is Ready");
+        Ok(())
     }
 
     /// The process id of `gantry up`.

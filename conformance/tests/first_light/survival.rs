@@ -85,9 +85,11 @@ pub fn names_resolve_and_pods_live_while_the_process_is_dead(cluster: &Cluster) 
         })?;
         ensure!(container_processes(cluster)? == processes, "round {round}: adopted, the same PIDs");
     }
-    let said = cluster.kubectl.within(NAMESPACE).ok(&["exec", &pod, "--", "/testbed", "echo", "back"])?;
-    ensure!(said == "back\n", "exec works on an adopted pod");
-    Ok(())
+    wait_for("exec on an adopted pod", Duration::from_secs(15), || {
+        let said = cluster.kubectl.within(NAMESPACE).ok(&["exec", &pod, "--", "/testbed", "echo", "back"])?;
+        ensure!(said == "back\n", "it says {said:?}");
+        Ok(())
+    })
 }
 
 fn first_process(cluster: &Cluster, pod: &str) -> anyhow::Result<u32> {
