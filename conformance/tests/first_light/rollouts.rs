@@ -76,6 +76,9 @@ pub fn scale_and_wait(cluster: &Cluster) -> anyhow::Result<()> {
     })
 }
 
+/// A pod whose containers have ended runs nothing any more, even while its object still goes.
+const ALIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
 pub fn recreate_never_overlaps(cluster: &Cluster) -> anyhow::Result<()> {
     with_namespace(cluster, "recreate", |kubectl| {
         kubectl.apply(&deployment("o", "{type: Recreate}"))?;
@@ -83,7 +86,8 @@ pub fn recreate_never_overlaps(cluster: &Cluster) -> anyhow::Result<()> {
         kubectl.ok(&["set", "env", "deployment/o", "VERSION=2"])?;
         let mut most = 0;
         wait_for("the new pods", Duration::from_secs(60), || {
-            let live = kubectl.path(&["pods"], ".items[*].metadata.labels.pod-template-hash")?;
+            let live =
+                kubectl.path(&["pods", "--field-selector", ALIVE], ".items[*].metadata.labels.pod-template-hash")?;
             let kinds: std::collections::BTreeSet<_> = live.split_whitespace().collect();
             most = most.max(kinds.len());
             let done = kubectl.run(&["rollout", "status", "deployment/o", "--watch=false"], "")?;

@@ -110,11 +110,16 @@ pub fn an_emptied_store_kills_nothing(cluster: &Cluster) -> anyhow::Result<()> {
     cluster.kill()?;
     std::fs::remove_dir_all(cluster.data_dir().join("store")).context("emptying the store")?;
     cluster.spawn()?;
-    cluster.wait_ready(Duration::from_secs(60))?;
-    ensure!(
-        cluster.kubectl.within(NAMESPACE).ok(&["get", "pods", "-o", "name"])?.is_empty(),
-        "the new cluster knows no pod"
-    );
+    wait_for("the new, empty cluster to answer", Duration::from_secs(60), || {
+        let pods = cluster.kubectl.ok(&["get", "pods", "-A", "-o", "name"])?;
+        ensure!(pods.is_empty(), "the new cluster knows no pod: {pods}");
+        Ok(())
+    })?;
+    wait_for("the agent to refuse a cluster that is not its own", Duration::from_secs(20), || {
+        let log = cluster.log_tail(20);
+        ensure!(log.contains("this machine belongs to another cluster: its pods keep running"), "{log}");
+        Ok(())
+    })?;
     let end = std::time::Instant::now() + Duration::from_secs(8);
     while std::time::Instant::now() < end {
         let now = container_processes(cluster)?;
