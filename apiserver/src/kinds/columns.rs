@@ -17,10 +17,20 @@ pub struct Column {
 }
 
 impl Column {
-    pub const NAME: Self =
-        Self { name: "Name", kind: "string", format: "name", description: "Name must be unique within a namespace.", priority: 0 };
-    pub const AGE: Self =
-        Self { name: "Age", kind: "string", format: "", description: "Time since the object was created.", priority: 0 };
+    pub const NAME: Self = Self {
+        name: "Name",
+        kind: "string",
+        format: "name",
+        description: "Name must be unique within a namespace.",
+        priority: 0,
+    };
+    pub const AGE: Self = Self {
+        name: "Age",
+        kind: "string",
+        format: "",
+        description: "Time since the object was created.",
+        priority: 0,
+    };
 
     pub const fn text(name: &'static str, description: &'static str) -> Self {
         Self { name, kind: "string", format: "", description, priority: 0 }
@@ -57,7 +67,9 @@ pub fn since(time: &Value, now: Timestamp) -> Value {
 pub fn labels(map: &Value) -> Value {
     let text = map
         .as_object()
-        .map(|pairs| pairs.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or(""))).collect::<Vec<_>>().join(","))
+        .map(|pairs| {
+            pairs.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or(""))).collect::<Vec<_>>().join(",")
+        })
         .unwrap_or_default();
     Value::from(if text.is_empty() { "<none>".to_owned() } else { text })
 }

@@ -63,7 +63,8 @@ pub fn remove(object: &mut Value, key: &str) -> Option<Value> {
 pub fn differs_outside(a: &Value, b: &Value, except: &[&str]) -> bool {
     let one_way = |x: &Value, y: &Value| {
         x.as_object().is_some_and(|map| {
-            map.iter().any(|(key, value)| !except.contains(&key.as_str()) && value != y.get(key).unwrap_or(&Value::Null))
+            map.iter()
+                .any(|(key, value)| !except.contains(&key.as_str()) && value != y.get(key).unwrap_or(&Value::Null))
         })
     };
     one_way(a, b) || one_way(b, a)
