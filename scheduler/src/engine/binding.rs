@@ -31,6 +31,7 @@ impl Engine {
                 node: self.snapshot.name(machine).to_owned(),
                 allocation_version: self.snapshot.allocation(machine).version,
             }));
+            lane.pod = Some(pending.pod.clone());
             lane.in_flight = Some(assumed);
             lane.from = self.snapshot.allocation(machine).version;
             return;
@@ -56,7 +57,7 @@ impl Engine {
         let Some(machine) = self.deciding.get(uid).copied() else { return };
         let Some(lane) = self.lanes.get_mut(&machine) else { return };
         let Some(assumed) = lane.in_flight.take_if(|assumed| assumed.uid() == uid) else { return };
-        let (from, node) = (lane.from, self.snapshot.name(machine).to_owned());
+        let (from, pod, node) = (lane.from, lane.pod.take(), self.snapshot.name(machine).to_owned());
         match outcome {
             BindOutcome::Bound(version) => {
                 self.deciding.remove(uid);
@@ -68,9 +69,10 @@ impl Engine {
                 }
                 self.snapshot.confirm(assumed);
                 self.queue.remove(uid);
-                if let Some(pending) = self.pending.remove(uid) {
-                    effects.push(Effect::Scheduled { pod: pending.pod, node });
-                }
+                self.pending.remove(uid);
+                // A pod that went meanwhile was not scheduled for anybody.
+                let here = self.snapshot.placement(uid).is_some();
+                effects.extend(pod.filter(|_| here).map(|pod| Effect::Scheduled { pod, node }));
                 self.queue.wake(Wake::POD_PLACED, now_ms);
             }
             BindOutcome::Conflict(_) | BindOutcome::Unknown => {

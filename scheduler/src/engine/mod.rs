@@ -134,6 +134,8 @@ struct Nomination {
 /// Binds to one machine.
 #[derive(Debug, Default)]
 struct Lane {
+    /// The pod of the bind in flight: the watch may show it bound before the answer comes.
+    pod: Option<Arc<Pod>>,
     in_flight: Option<Assumed>,
     /// The version that the bind under way was decided from.
     from: u64,

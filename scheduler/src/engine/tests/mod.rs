@@ -188,3 +188,13 @@ fn room_is_made_and_held_until_the_victims_are_gone() {
     assert_eq!(told(&decide(&mut engine, 3_000)), ["bind urgent@5"]);
     assert_eq!(machine(&engine.snapshot, "m"), (2_000, 1));
 }
+
+#[test]
+fn a_bind_is_told_even_when_the_watch_is_faster_than_the_answer() {
+    let mut engine = engine();
+    engine.step(0, Event::Pod(pod("a", "2", "", json!({}))));
+    assert_eq!(told(&decide(&mut engine, 0)), ["bind a@5"]);
+    engine.step(1, Event::Pod(pod("a", "2", "m", json!({}))));
+    assert_eq!(told(&engine.step(2, ended("a", BindOutcome::Bound(12)))), ["scheduled a m"]);
+    engine.snapshot.validate();
+}
