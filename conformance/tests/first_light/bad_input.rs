@@ -70,6 +70,14 @@ fn unreadable() -> Vec<Mistake> {
     ]
 }
 
+/// Valid but for its size: a ConfigMap would meet its own limit of 1 MiB first.
+fn large_deployment() -> String {
+    let value = "x".repeat(1_700_000);
+    format!(
+        r#"{{"metadata":{{"name":"d"}},"spec":{{"selector":{{"matchLabels":{{"a":"b"}}}},"template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"containers":[{{"name":"c","image":"i","env":[{{"name":"V","value":"{value}"}}]}}]}}}}}}}}"#
+    )
+}
+
 /// Requests that could be read, but cannot be done.
 fn refused() -> Vec<Mistake> {
     let big = |size: usize| format!(r#"{{"metadata":{{"name":"big"}},"data":{{"k":"{}"}}}}"#, "x".repeat(size));
@@ -109,7 +117,14 @@ fn refused() -> Vec<Mistake> {
                 &["accepted media types"],
             )
         },
-        post("an object above 1.5 MiB", MAPS, &big(1_700_000), 413, "RequestEntityTooLarge", &[]),
+        post(
+            "an object above 1.5 MiB",
+            "/apis/apps/v1/namespaces/mistakes/deployments",
+            &large_deployment(),
+            413,
+            "RequestEntityTooLarge",
+            &[],
+        ),
         post("a body above 3 MiB", MAPS, &big(3_300_000), 413, "RequestEntityTooLarge", &[]),
         Mistake {
             method: "PUT",
