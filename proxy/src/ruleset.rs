@@ -70,6 +70,7 @@ pub struct Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spread {
     pub node_port: bool,
+    pub protocol: Protocol,
     /// The endpoint sees this node as the client, so that its answer comes back this way.
     pub masquerade: bool,
     pub endpoints: u16,

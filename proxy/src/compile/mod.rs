@@ -109,7 +109,8 @@ fn add_frontend(
             ruleset.elements.insert(Key::Slot(frontend, endpoints), Value::Backend(backend));
             endpoints += 1;
         }
-        Value::Spread(Spread { node_port: matches!(frontend, Frontend::NodePort { .. }), masquerade, endpoints })
+        let node_port = matches!(frontend, Frontend::NodePort { .. });
+        Value::Spread(Spread { node_port, protocol: frontend.protocol(), masquerade, endpoints })
     };
     ruleset.elements.insert(Key::Service(frontend), target);
 }

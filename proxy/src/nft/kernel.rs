@@ -55,25 +55,28 @@ fn pair(container: &str, element: &Json) -> Option<(Key, Value)> {
         return Some((Key::Hairpin(ip), Value::Present));
     }
     let (key, value) = (element[0]["concat"].as_array()?, &element[1]);
-    let (frontend, rest) = match container {
-        names::SERVICES | names::REFUSED | names::SLOTS => {
+    if let Some((node_port, protocol)) = names::parse_slots(container) {
+        let (ip, key) = if node_port { (None, key.as_slice()) } else { (key.first()?.as_str(), &key[1..]) };
+        let port = number(key.first()?)?;
+        let frontend = match ip {
+            Some(ip) => Frontend::Address { ip: ip.parse().ok()?, protocol, port },
+            None => Frontend::NodePort { protocol, port },
+        };
+        let backend = Backend { ip: value["concat"][0].as_str()?.parse().ok()?, port: number(&value["concat"][1])? };
+        return Some((Key::Slot(frontend, number(key.get(1)?)?), Value::Backend(backend)));
+    }
+    let frontend = match container {
+        names::SERVICES | names::REFUSED => {
             let (ip, protocol) = (key.first()?.as_str()?.parse().ok()?, names::protocol(key.get(1)?.as_str()?)?);
-            (Frontend::Address { ip, protocol, port: number(key.get(2)?)? }, key.get(3))
+            Frontend::Address { ip, protocol, port: number(key.get(2)?)? }
         }
-        names::NODE_SERVICES | names::NODE_REFUSED | names::NODE_SLOTS => {
+        names::NODE_SERVICES | names::NODE_REFUSED => {
             let protocol = names::protocol(key.first()?.as_str()?)?;
-            (Frontend::NodePort { protocol, port: number(key.get(1)?)? }, key.get(2))
+            Frontend::NodePort { protocol, port: number(key.get(1)?)? }
         }
         _ => return None,
     };
-    match container {
-        names::SLOTS | names::NODE_SLOTS => {
-            let backend =
-                Backend { ip: value["concat"][0].as_str()?.parse().ok()?, port: number(&value["concat"][1])? };
-            Some((Key::Slot(frontend, number(rest?)?), Value::Backend(backend)))
-        }
-        _ => Some((Key::Service(frontend), verdict(value)?)),
-    }
+    Some((Key::Service(frontend), verdict(value)?))
 }
 
 fn verdict(value: &Json) -> Option<Value> {

@@ -3,15 +3,13 @@
 //! A table whose layout differs, because of other flags or another version, is replaced as a whole.
 
 use super::names;
+use crate::ruleset::Protocol;
 use std::fmt::Write;
 
 /// Marks packets to be masqueraded between the two NAT hooks; the bit that kube-proxy uses for the same.
 pub const MASQUERADE_MARK: u32 = 0x4000;
 /// Slot numbers are below this: the declared type of a map's key has to name some modulus.
 const SLOT_TYPE: &str = "numgen random mod 65536";
-
-/// An address and a port of any protocol. With `th dport`, nft 1.0.6 cannot read its own map back to add a rule to it.
-const BACKEND_TYPE: &str = "ip daddr . tcp dport";
 
 /// What the fixed part depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,10 +51,17 @@ impl Layout {
             (names::NODE_SERVICES, port.to_owned(), "verdict"),
             (names::REFUSED, frontend.to_owned(), "verdict"),
             (names::NODE_REFUSED, port.to_owned(), "verdict"),
-            (names::SLOTS, format!("{frontend} . {SLOT_TYPE}"), BACKEND_TYPE),
-            (names::NODE_SLOTS, format!("{port} . {SLOT_TYPE}"), BACKEND_TYPE),
         ] {
             writeln!(text, "  map {name} {{ typeof {key} : {value}; }}").expect("writing to a string cannot fail");
+        }
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            // With `th dport` for any protocol, nft 1.0.6 cannot read its own map back to add a rule to it.
+            let value = format!("ip daddr . {protocol} dport");
+            for (node_port, address) in [(false, "ip daddr . "), (true, "")] {
+                let name = names::slots(node_port, protocol);
+                writeln!(text, "  map {name} {{ typeof {address}{protocol} dport . {SLOT_TYPE} : {value}; }}")
+                    .expect("writing to a string cannot fail");
+            }
         }
         let (services, cluster) = (&self.service_cidr, &self.cluster_cidr);
         let to_node = "ip daddr != 127.0.0.0/8 fib daddr type local";

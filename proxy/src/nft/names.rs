@@ -4,21 +4,41 @@ use crate::ruleset::{Backend, Frontend, Protocol, Spread};
 
 pub const SERVICES: &str = "services";
 pub const NODE_SERVICES: &str = "node_services";
-pub const SLOTS: &str = "slots";
-pub const NODE_SLOTS: &str = "node_slots";
 pub const REFUSED: &str = "refused";
 pub const NODE_REFUSED: &str = "node_refused";
 pub const HAIRPIN: &str = "hairpin";
 pub const REFUSE_CHAIN: &str = "refuse";
 
+/// The map of endpoints. One for each protocol: a map's type has to name the protocol of the port that it gives.
+pub fn slots(node_port: bool, protocol: Protocol) -> &'static str {
+    match (node_port, protocol) {
+        (false, Protocol::Tcp) => "slots_tcp",
+        (false, Protocol::Udp) => "slots_udp",
+        (true, Protocol::Tcp) => "node_slots_tcp",
+        (true, Protocol::Udp) => "node_slots_udp",
+    }
+}
+
+/// Whether the map is of node ports, and its protocol.
+pub fn parse_slots(name: &str) -> Option<(bool, Protocol)> {
+    let (kind, name) = name.rsplit_once('_')?;
+    let node_port = match kind {
+        "slots" => false,
+        "node_slots" => true,
+        _ => return None,
+    };
+    Some((node_port, protocol(name)?))
+}
+
 pub fn spread(spread: Spread) -> String {
     let kind = if spread.node_port { "node" } else { "address" };
     let masquerade = if spread.masquerade { "_masquerade" } else { "" };
-    format!("spread/{kind}{masquerade}/{}", spread.endpoints)
+    format!("spread/{kind}{masquerade}/{}/{}", spread.protocol, spread.endpoints)
 }
 
 pub fn parse_spread(name: &str) -> Option<Spread> {
-    let (kind, endpoints) = name.strip_prefix("spread/")?.split_once('/')?;
+    let (kind, rest) = name.strip_prefix("spread/")?.split_once('/')?;
+    let (protocol_name, endpoints) = rest.split_once('/')?;
     let (kind, masquerade) = match kind.strip_suffix("_masquerade") {
         Some(kind) => (kind, true),
         None => (kind, false),
@@ -28,7 +48,7 @@ pub fn parse_spread(name: &str) -> Option<Spread> {
         "address" => false,
         _ => return None,
     };
-    Some(Spread { node_port, masquerade, endpoints: endpoints.parse().ok()? })
+    Some(Spread { node_port, protocol: protocol(protocol_name)?, masquerade, endpoints: endpoints.parse().ok()? })
 }
 
 pub fn sticky(frontend: Frontend) -> String {
@@ -76,7 +96,7 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         for (node_port, masquerade) in [(false, false), (true, false), (true, true), (false, true)] {
-            let value = Spread { node_port, masquerade, endpoints: 40 };
+            let value = Spread { node_port, protocol: Protocol::Udp, masquerade, endpoints: 40 };
             assert_eq!(parse_spread(&spread(value)), Some(value));
         }
         let backend = Backend { ip: Ipv4Addr::new(10, 1, 2, 3), port: 99 };
@@ -89,5 +109,7 @@ mod tests {
             assert_eq!(parse_sticky(&sticky_backend(frontend, backend)), Some((frontend, Some(backend))));
         }
         assert_eq!(parse_sticky("sticky/x"), None);
+        assert_eq!(parse_slots(slots(true, protocol)), Some((true, protocol)));
+        assert_eq!(parse_slots("hairpin"), None);
     }
 }

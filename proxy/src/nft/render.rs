@@ -57,8 +57,7 @@ fn container(key: Key, value: Value) -> &'static str {
         Key::Service(Frontend::NodePort { .. }) if refused => names::NODE_REFUSED,
         Key::Service(Frontend::Address { .. }) => names::SERVICES,
         Key::Service(Frontend::NodePort { .. }) => names::NODE_SERVICES,
-        Key::Slot(Frontend::Address { .. }, _) => names::SLOTS,
-        Key::Slot(Frontend::NodePort { .. }, _) => names::NODE_SLOTS,
+        Key::Slot(frontend, _) => names::slots(matches!(frontend, Frontend::NodePort { .. }), frontend.protocol()),
         Key::Hairpin(_) => names::HAIRPIN,
     }
 }
@@ -73,7 +72,8 @@ fn frontend_text(frontend: Frontend) -> String {
 fn key_text(key: Key) -> String {
     match key {
         Key::Service(frontend) => frontend_text(frontend),
-        Key::Slot(frontend, slot) => format!("{} . {slot}", frontend_text(frontend)),
+        Key::Slot(Frontend::Address { ip, port, .. }, slot) => format!("{ip} . {port} . {slot}"),
+        Key::Slot(Frontend::NodePort { port, .. }, slot) => format!("{port} . {slot}"),
         Key::Hairpin(ip) => format!("{ip} . {ip}"),
     }
 }
@@ -148,10 +148,11 @@ impl Writer<'_> {
         if spread.masquerade {
             self.mark_to_masquerade(&chain);
         }
-        let (address, map) = if spread.node_port { ("", names::NODE_SLOTS) } else { ("ip daddr . ", names::SLOTS) };
-        let count = spread.endpoints;
-        let key = format!("{address}meta l4proto . th dport . numgen random mod {count}");
-        self.rule(&chain, format_args!("dnat ip to {key} map @{map}"));
+        let address = if spread.node_port { "" } else { "ip daddr . " };
+        let map = names::slots(spread.node_port, spread.protocol);
+        let protocol = spread.protocol;
+        let key = format!("{address}{protocol} dport . numgen random mod {}", spread.endpoints);
+        self.rule(&chain, format_args!("meta l4proto {protocol} dnat ip to {key} map @{map}"));
     }
 
     fn set_sticky(&mut self, frontend: Frontend, sticky: &Sticky) {
@@ -204,7 +205,7 @@ mod tests {
     fn an_endpoint_is_one_element() {
         check(
             &[Op::Delete(Key::Slot(FRONT, 0), Value::Backend(BACK)), Op::Add(Key::Hairpin(BACK.ip), Value::Present)],
-            "delete element inet t slots { 10.96.1.1 . tcp . 80 . 0 : 10.244.0.5 . 8080 }\n\
+            "delete element inet t slots_tcp { 10.96.1.1 . 80 . 0 : 10.244.0.5 . 8080 }\n\
              add element inet t hairpin { 10.244.0.5 . 10.244.0.5 }\n",
         );
     }
@@ -222,17 +223,17 @@ mod tests {
             ],
             "add element inet t node_refused { udp . 30053 : drop }\n\
              add element inet t refused { 10.96.1.1 . tcp . 80 : goto refuse }\n\
-             add element inet t slots { 10.96.1.1 . tcp . 80 . 0 : 10.244.0.5 . 8080, 10.96.1.1 . tcp . 80 . 1 : 10.244.0.5 . 8080 }\n",
+             add element inet t slots_tcp { 10.96.1.1 . 80 . 0 : 10.244.0.5 . 8080, 10.96.1.1 . 80 . 1 : 10.244.0.5 . 8080 }\n",
         );
     }
 
     #[test]
     fn a_spread_draws_a_slot() {
         check(
-            &[Op::AddSpread(Spread { node_port: true, masquerade: true, endpoints: 3 })],
-            "add chain inet t spread/node_masquerade/3\nflush chain inet t spread/node_masquerade/3\n\
-             add rule inet t spread/node_masquerade/3 meta mark set meta mark | 0x4000\n\
-             add rule inet t spread/node_masquerade/3 dnat ip to meta l4proto . th dport . numgen random mod 3 map @node_slots\n",
+            &[Op::AddSpread(Spread { node_port: true, protocol: Protocol::Udp, masquerade: true, endpoints: 3 })],
+            "add chain inet t spread/node_masquerade/udp/3\nflush chain inet t spread/node_masquerade/udp/3\n\
+             add rule inet t spread/node_masquerade/udp/3 meta mark set meta mark | 0x4000\n\
+             add rule inet t spread/node_masquerade/udp/3 meta l4proto udp dnat ip to udp dport . numgen random mod 3 map @node_slots_udp\n",
         );
     }
 }

@@ -6,9 +6,10 @@
 mod net;
 
 use gantry_proxy::compile::compile;
+use gantry_proxy::conntrack;
 use gantry_proxy::model::{EndpointSlice, Service};
 use gantry_proxy::nft::{Layout, Table};
-use gantry_proxy::ruleset::{Ruleset, diff};
+use gantry_proxy::ruleset::{Ruleset, diff, stale_flows};
 use net::Net;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
@@ -49,6 +50,8 @@ impl Node {
         assert!(forwarding.success());
         pods[0].serve("10.244.0.5:8080", "a");
         pods[1].serve("10.244.0.6:8080", "b");
+        pods[0].serve_datagrams("10.244.0.5:8080", "a");
+        pods[1].serve_datagrams("10.244.0.6:8080", "b");
         let layout = Layout {
             table: "gantry".to_owned(),
             service_cidr: "10.96.0.0/16".to_owned(),
@@ -69,11 +72,13 @@ impl Node {
             endpoints.iter().map(|n| json!({"addresses": [format!("10.244.0.{n}")], "nodeName": "m1"})).collect();
         let slice: EndpointSlice = serde_json::from_value(json!({
             "metadata": {"name": "web-1", "namespace": "a", "labels": {"kubernetes.io/service-name": "web"}},
-            "addressType": "IPv4", "ports": [{"port": 8080}], "endpoints": endpoints,
+            "addressType": "IPv4", "endpoints": endpoints,
+            "ports": [{"port": 8080, "protocol": "TCP"}, {"port": 8080, "protocol": "UDP"}],
         }))
         .unwrap();
         let wanted = compile(&[service], &[slice], "m1");
         self.table.apply(&diff(&self.held, &wanted)).await.unwrap();
+        conntrack::forget(&self.node.wrapper("conntrack"), &stale_flows(&self.held, &wanted)).await;
         let read = self.table.read().await.unwrap().expect("the table is there");
         assert_eq!(read.elements, wanted.elements);
         let chains = |ruleset: &Ruleset| -> Vec<(String, BTreeSet<String>)> {
@@ -110,7 +115,11 @@ async fn endpoints_come_and_go() {
     assert_eq!(node.node.ask(VIP), Err(ErrorKind::ConnectionRefused));
     assert_eq!(node.pods[1].ask(VIP), Err(ErrorKind::ConnectionRefused));
     node.become_(cluster_ip(), &[5]).await;
-    assert_eq!(node.pods[1].ask(VIP).unwrap(), ("a".to_owned(), IpAddr::from([10, 244, 0, 6])), "the pod's own address");
+    assert_eq!(
+        node.pods[1].ask(VIP).unwrap(),
+        ("a".to_owned(), IpAddr::from([10, 244, 0, 6])),
+        "the pod's own address"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,6 +168,25 @@ async fn clients_with_affinity_stay_until_their_endpoint_leaves() {
     assert_eq!(node.pods[0].ask_often(VIP, 40), both());
     node.become_(json!({"clusterIP": "None"}), &[]).await;
     assert_eq!(node.held, Ruleset::default());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flow_of_datagrams_moves_when_its_endpoint_leaves() {
+    let mut node = Node::new().await;
+    let udp = json!({"clusterIP": "10.96.1.1", "ports": [{"port": 53, "protocol": "UDP"}]});
+    let socket = node.pods[1].datagram_socket();
+    let ask = |socket: &std::net::UdpSocket| -> String {
+        socket.send_to(b"?", "10.96.1.1:53").unwrap();
+        let mut buffer = [0u8; 8];
+        let length = socket.recv(&mut buffer).expect("somebody answers");
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    node.become_(udp.clone(), &[5]).await;
+    assert_eq!((ask(&socket), ask(&socket)), ("a".to_owned(), "a".to_owned()));
+    node.become_(udp.clone(), &[6]).await;
+    assert_eq!(ask(&socket), "b", "the same flow, another endpoint");
+    node.become_(udp.clone(), &[5, 6]).await;
+    assert_eq!(ask(&socket), "b", "a flow stays while its endpoint is there");
 }
 
 #[tokio::test(flavor = "multi_thread")]

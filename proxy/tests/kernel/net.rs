@@ -1,7 +1,7 @@
 //! Network namespaces that a test makes, and what it does inside them. Everything ends with the test.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -79,6 +79,27 @@ impl Net {
                 let _ = stream.write_all(format!("{name} {peer}").as_bytes());
             }
         });
+    }
+
+    /// As `serve`, by datagrams.
+    pub fn serve_datagrams(&self, address: &str, name: &'static str) {
+        let address: SocketAddr = address.parse().unwrap();
+        let socket = self.inside(move || UdpSocket::bind(address).unwrap());
+        thread::spawn(move || {
+            let mut buffer = [0u8; 64];
+            while let Ok((_, peer)) = socket.recv_from(&mut buffer) {
+                let _ = socket.send_to(name.as_bytes(), peer);
+            }
+        });
+    }
+
+    /// A socket inside that keeps its port, so that all its datagrams are one flow.
+    pub fn datagram_socket(&self) -> UdpSocket {
+        self.inside(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket
+        })
     }
 
     /// What a server told, or why nobody did.
