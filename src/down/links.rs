@@ -37,12 +37,13 @@ fn host_links(cached: &Value, containerd: &Path) -> Option<Vec<String>> {
     mine.then(|| outside.filter_map(|interface| interface["name"].as_str()).map(str::to_owned).collect())
 }
 
+/// Asks `ip`, not /sys: that file system shows the network namespace it was mounted in, which may be another.
 pub fn remove_link(name: &str) -> anyhow::Result<()> {
-    if Path::new("/sys/class/net").join(name).exists() {
+    let is_there = || Ok::<_, anyhow::Error>(run("ip", &["link", "show", "dev", name])?.status.success());
+    if is_there()? {
         let output = run("ip", &["link", "delete", "dev", name])?;
         // A link whose namespace is being torn down may vanish meanwhile.
-        let gone = !Path::new("/sys/class/net").join(name).exists();
-        anyhow::ensure!(output.status.success() || gone, "deleting link {name}: {}", text_of(&output));
+        anyhow::ensure!(output.status.success() || !is_there()?, "deleting link {name}: {}", text_of(&output));
     }
     Ok(())
 }
