@@ -126,6 +126,12 @@ fn refused() -> Vec<Mistake> {
             &[],
         ),
         post("a body above 3 MiB", MAPS, &big(3_300_000), 413, "RequestEntityTooLarge", &[]),
+    ]
+}
+
+/// Requests that the stored objects do not allow.
+fn untimely() -> Vec<Mistake> {
+    vec![
         Mistake {
             method: "PUT",
             path: "/api/v1/namespaces/mistakes/configmaps/kept",
@@ -171,7 +177,7 @@ pub fn every_mistake_gets_its_status(cluster: &Cluster) -> anyhow::Result<()> {
         let kubeconfig = cluster.data_dir().join("kubeconfig");
         block_on(async {
             let client = client(&kubeconfig).await?;
-            for mistake in unreadable().into_iter().chain(refused()) {
+            for mistake in unreadable().into_iter().chain(refused()).chain(untimely()) {
                 check(&client, &mistake).await.context(mistake.what)?;
             }
             semantic_errors(&client).await?;
