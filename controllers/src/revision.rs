@@ -102,5 +102,5 @@ pub fn surplus(revisions: &[Arc<ControllerRevision>], live: &BTreeSet<&str>, lim
         let options = DeleteOptions::uid(r.metadata.uid.to_string());
         Write::delete(&kinds::CONTROLLER_REVISION, &r.metadata.namespace, &r.metadata.name, options)
     };
-    unused.iter().take(excess).map(|r| delete(r)).collect()
+    unused.iter().take(excess).map(delete).collect()
 }

@@ -122,12 +122,15 @@ fn conditions_follow_the_pod_and_its_machine() {
         assert_eq!((c.ready, c.serving, c.terminating), expect);
         assert_eq!(endpoint.zone.as_deref(), Some("z"));
     };
+    let unready = |world: &mut World| {
+        world.agents(|_| true);
+    };
     let publish = |world: &mut World| {
         world.edit(&kinds::SERVICE, "ns", "web", |s| s["spec"]["publishNotReadyAddresses"] = json!(true));
     };
     check(&|_| {}, false, (true, true, false));
     check(&|_| {}, true, (false, false, false));
-    check(&|w| drop(w.agents(|_| true)), false, (false, false, false));
+    check(&unready, false, (false, false, false));
     check(&|w| w.delete(&kinds::POD, "ns", "p0000", None), false, (false, true, true));
     check(
         &|w| {

@@ -48,7 +48,8 @@ impl Ranges {
             .then_some(Ranges { cluster, prefix })
     }
 
-    pub fn len(self) -> u32 {
+    /// How many ranges there are; at least one.
+    pub fn count(self) -> u32 {
         1 << (self.prefix - self.cluster.prefix)
     }
 
@@ -63,12 +64,12 @@ impl Ranges {
             return 0..0;
         }
         if cidr.prefix <= self.cluster.prefix {
-            return 0..self.len();
+            return 0..self.count();
         }
         let shift = 32 - self.prefix;
         let first = (cidr.base - self.cluster.base) >> shift;
         let count = 1_u32.checked_shl(u32::from(self.prefix.saturating_sub(cidr.prefix))).unwrap_or(1);
-        first..(first + count).min(self.len())
+        first..(first + count).min(self.count())
     }
 }
 
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn ranges_are_cut_and_found_again() {
         let ranges = Ranges::new(Cidr::parse("10.244.0.0/16").unwrap(), 24).unwrap();
-        assert_eq!((ranges.len(), ranges.get(0).to_string().as_str()), (256, "10.244.0.0/24"));
+        assert_eq!((ranges.count(), ranges.get(0).to_string().as_str()), (256, "10.244.0.0/24"));
         assert_eq!(ranges.get(255).to_string(), "10.244.255.0/24");
         let check = |cidr: &str, expect| assert_eq!(ranges.overlapped_by(Cidr::parse(cidr).unwrap()), expect, "{cidr}");
         check("10.244.7.0/24", 7..8);

@@ -13,7 +13,7 @@ use crate::plan::{Plan, Write};
 
 pub fn reconcile(observed: &Observed, _now: Timestamp) -> Plan {
     let ranges = observed.ranges;
-    let mut taken = vec![false; ranges.len() as usize];
+    let mut taken = vec![false; ranges.count() as usize];
     for node in &observed.nodes {
         for text in node.spec.pod_cidrs.iter().chain(&node.spec.pod_cidr) {
             for index in Cidr::parse(text).map_or(0..0, |cidr| ranges.overlapped_by(cidr)) {
@@ -21,7 +21,7 @@ pub fn reconcile(observed: &Observed, _now: Timestamp) -> Plan {
             }
         }
     }
-    let mut free = (0..ranges.len()).filter(|index| !taken[*index as usize]);
+    let mut free = (0..ranges.count()).filter(|index| !taken[*index as usize]);
     let mut plan = Plan::default();
     let mut writes = Vec::new();
     for node in &observed.nodes {
