@@ -63,7 +63,8 @@ impl Correlator {
     }
 
     /// `None` when the object has spoken too much.
-    pub fn observe(&mut self, happening: &Happening, now: Timestamp) -> Option<Write> {
+    pub fn observe(&mut self, happening: &Happening) -> Option<Write> {
+        let now = happening.at;
         // The version differs from write to write of the same object.
         let about = ObjectRef { resource_version: String::new(), ..happening.about.clone() };
         let similar = Similar { about, event_type: happening.event_type, reason: happening.reason.clone() };
@@ -154,12 +155,13 @@ impl<K: Ord + Clone, V> Remembered<K, V> {
 mod tests {
     use super::*;
 
-    fn happening(message: &str) -> Happening {
+    fn happening(message: &str, at: Timestamp) -> Happening {
         Happening {
             about: ObjectRef { kind: "Pod".into(), name: "p".into(), ..ObjectRef::default() },
             event_type: EventType::Normal,
             reason: "R".into(),
             message: message.into(),
+            at,
         }
     }
 
@@ -170,36 +172,36 @@ mod tests {
     #[test]
     fn repeats_are_counted_in_place() {
         let mut correlator = Correlator::new();
-        let first = correlator.observe(&happening("a"), at(1)).unwrap();
-        let mut newer = happening("a");
+        let first = correlator.observe(&happening("a", at(1))).unwrap();
+        let mut newer = happening("a", at(5));
         newer.about.resource_version = "8".into();
-        let again = correlator.observe(&newer, at(5)).unwrap();
+        let again = correlator.observe(&newer).unwrap();
         assert_eq!((first.count, again.count), (1, 2));
         assert_eq!((again.name, again.first, again.last), (first.name, at(1), at(5)));
-        assert_eq!(correlator.observe(&happening("b"), at(6)).unwrap().count, 1);
+        assert_eq!(correlator.observe(&happening("b", at(6))).unwrap().count, 1);
     }
 
     #[test]
     fn many_similar_become_one() {
         let mut correlator = Correlator::new();
         for n in 0..10 {
-            assert_eq!(correlator.observe(&happening(&n.to_string()), at(n)).unwrap().message, n.to_string());
+            assert_eq!(correlator.observe(&happening(&n.to_string(), at(n))).unwrap().message, n.to_string());
         }
-        let combined = correlator.observe(&happening("x"), at(11)).unwrap();
+        let combined = correlator.observe(&happening("x", at(11))).unwrap();
         assert_eq!((combined.message.as_str(), combined.count), ("(combined from similar events): x", 1));
-        assert_eq!(correlator.observe(&happening("y"), at(12)).unwrap().count, 2);
-        assert_eq!(correlator.observe(&happening("3"), at(13)).unwrap().message, "3", "a known one is still its own");
-        assert_eq!(correlator.observe(&happening("z"), at(1000)).unwrap().message, "z", "the interval has passed");
+        assert_eq!(correlator.observe(&happening("y", at(12))).unwrap().count, 2);
+        assert_eq!(correlator.observe(&happening("3", at(13))).unwrap().message, "3", "a known one is still its own");
+        assert_eq!(correlator.observe(&happening("z", at(1000))).unwrap().message, "z", "the interval has passed");
     }
 
     #[test]
     fn one_object_cannot_flood() {
         let mut correlator = Correlator::new();
-        let taken = (0..40).filter(|_| correlator.observe(&happening("a"), at(1)).is_some()).count();
+        let taken = (0..40).filter(|_| correlator.observe(&happening("a", at(1))).is_some()).count();
         assert_eq!(taken, 25);
-        assert!(correlator.observe(&happening("a"), at(300)).is_none());
-        assert!(correlator.observe(&happening("a"), at(302)).is_some());
-        assert!(correlator.observe(&happening("a"), at(303)).is_none());
+        assert!(correlator.observe(&happening("a", at(300))).is_none());
+        assert!(correlator.observe(&happening("a", at(302))).is_some());
+        assert!(correlator.observe(&happening("a", at(303))).is_none());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use gantry_apimachinery::clock::{Clock, SystemClock};
 use gantry_apimachinery::kinds::{self, Kind};
 use gantry_apimachinery::meta::Object;
+use gantry_apimachinery::time::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -81,12 +82,15 @@ struct Happening {
     event_type: EventType,
     reason: String,
     message: String,
+    /// When the caller said it; it may be written much later.
+    at: Timestamp,
 }
 
 /// A cheap handle; writing ends with the last one, after what is queued.
 #[derive(Clone)]
 pub struct EventRecorder {
     queue: Arc<Queue>,
+    clock: Arc<dyn Clock>,
     metrics: Option<Metrics>,
     _running: Arc<DropGuard>,
 }
@@ -110,15 +114,15 @@ impl EventRecorder {
 
     fn start(client: Client, component: String, host: String, clock: Arc<dyn Clock>, metrics: Option<Metrics>) -> Self {
         let (queue, ended) = (Arc::<Queue>::default(), CancellationToken::new());
-        let writer = Writer { client, component, host, clock, metrics: metrics.clone(), correlator: Correlator::new() };
+        let writer = Writer { client, component, host, metrics: metrics.clone(), correlator: Correlator::new() };
         tokio::spawn(writer.run(queue.clone(), ended.clone()));
-        EventRecorder { queue, metrics, _running: Arc::new(ended.drop_guard()) }
+        EventRecorder { queue, clock, metrics, _running: Arc::new(ended.drop_guard()) }
     }
 
     /// Notes an event; never waits.
     pub fn event(&self, about: &ObjectRef, event_type: EventType, reason: &str, message: &str) {
-        let happening =
-            Happening { about: about.clone(), event_type, reason: reason.to_owned(), message: cut(message) };
+        let (reason, message, at) = (reason.to_owned(), cut(message), self.clock.now());
+        let happening = Happening { about: about.clone(), event_type, reason, message, at };
         {
             let mut waiting = self.queue.waiting.lock();
             if waiting.len() >= QUEUE {
@@ -146,7 +150,6 @@ struct Writer {
     client: Client,
     component: String,
     host: String,
-    clock: Arc<dyn Clock>,
     metrics: Option<Metrics>,
     correlator: Correlator,
 }
@@ -164,7 +167,7 @@ impl Writer {
     }
 
     async fn record(&mut self, happening: Happening) {
-        let Some(write) = self.correlator.observe(&happening, self.clock.now()) else { return };
+        let Some(write) = self.correlator.observe(&happening) else { return };
         for attempt in 0..ATTEMPTS {
             let result = self.write(&happening, &write).await;
             match result {
