@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::api::Pod;
 
 const FORMAT: &[u8] = b"1\n";
+
+static TURN: AtomicU64 = AtomicU64::new(0);
 
 /// The cluster that this machine belongs to, and the newest state of it that was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +81,13 @@ impl Checkpoints {
 fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let mut bytes = FORMAT.to_vec();
     serde_json::to_writer(&mut bytes, value)?;
-    let staged = path.with_extension("tmp");
+    if std::fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    // Two writers of one file must not share the staged one.
+    let turn = TURN.fetch_add(1, Ordering::Relaxed);
+    let mut staged = path.as_os_str().to_owned();
+    staged.push(format!(".{turn}.tmp"));
     std::fs::write(&staged, &bytes)?;
     std::fs::rename(&staged, path)
 }
@@ -93,7 +102,10 @@ fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         Err(e) => return Err(e),
     };
     let Some(json) = bytes.strip_prefix(FORMAT) else {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not of format 1; a newer agent wrote it, or it is damaged"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not of format 1; a newer agent wrote it, or it is damaged",
+        ));
     };
     Ok(Some(serde_json::from_slice(json)?))
 }

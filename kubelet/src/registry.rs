@@ -77,7 +77,11 @@ mod tests {
         let secret = Secret { data: [(".dockerconfigjson".to_owned(), data)].into(), ..Secret::default() };
         let check = |image: &str, expect: &[(&str, &str)]| {
             let got: Vec<_> = credentials(&secret, image).into_iter().map(|a| (a.username, a.password)).collect();
-            assert_eq!(got, expect.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>(), "{image}");
+            assert_eq!(
+                got,
+                expect.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect::<Vec<_>>(),
+                "{image}"
+            );
         };
         check("nginx", &[("me", "pw")]);
         check("docker.io/library/nginx", &[("me", "pw")]);

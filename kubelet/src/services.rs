@@ -57,7 +57,7 @@ fn variables(pod: &Pod, services: &[Service]) -> BTreeMap<String, String> {
         let is_api = (ns, name) == ("default", "kubernetes");
         let ip = s.spec.cluster_ip.as_deref().filter(|ip| !ip.is_empty() && *ip != "None");
         let (Some(ip), Some(first)) = (ip, s.spec.ports.first()) else { continue };
-        if !is_api && !(links && ns == pod.metadata.namespace) {
+        if !(is_api || links && ns == pod.metadata.namespace) {
             continue;
         }
         let upper = |text: &str| text.to_ascii_uppercase().replace('-', "_");
@@ -100,7 +100,8 @@ mod tests {
         .unwrap();
         let names = |links: serde_json::Value| {
             let pod: Pod =
-                serde_json::from_value(json!({"metadata": {"namespace": "ns"}, "spec": {"enableServiceLinks": links}})).unwrap();
+                serde_json::from_value(json!({"metadata": {"namespace": "ns"}, "spec": {"enableServiceLinks": links}}))
+                    .unwrap();
             variables(&pod, &services)
         };
         let vars = names(json!(null));

@@ -70,10 +70,17 @@ impl Compare {
 /// One operation inside a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    Put { key: Bytes, value: Bytes },
-    Delete { key: Bytes },
+    Put {
+        key: Bytes,
+        value: Bytes,
+    },
+    Delete {
+        key: Bytes,
+    },
     /// Reads the key as it stands after the operations before it.
-    Get { key: Bytes },
+    Get {
+        key: Bytes,
+    },
 }
 
 /// All of `compare` holds → `success` is applied, otherwise `failure`; atomically either way.
@@ -98,7 +105,9 @@ pub struct TxnReply {
 pub enum OpReply {
     Put,
     /// Whether the key was there.
-    Delete { deleted: bool },
+    Delete {
+        deleted: bool,
+    },
     Get(Option<KeyValue>),
 }
 

@@ -111,7 +111,6 @@ impl Follower {
     /// Delivers everything up to the newest state, and a progress batch if one was asked for.
     async fn catch_up(&mut self, progress: &mut bool) -> Result<(), Option<StoreError>> {
         loop {
-            self.applied.mark_unchanged();
             self.applied.borrow_and_update();
             let view = self.hub.view();
             let newest = view.revision().0;

@@ -21,11 +21,11 @@ pub use api::{
 };
 /// The generated wire: see `proto/store.proto`.
 mod proto {
-    #![allow(clippy::all, clippy::pedantic, reason = "generated code")]
+    #![allow(clippy::all, clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
     tonic::include_proto!("gantry.store.v1");
 }
 
-pub use group::{Group, GroupConfig, GroupError};
+pub use group::{Group, GroupConfig, GroupError, GroupStats};
 pub use kv::RemoteStore;
 pub use limits::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TXN_BYTES, MAX_VALUE_BYTES};
 pub use mem::MemStore;

@@ -81,7 +81,13 @@ mod tests {
             ("put and delete", vec![put("a", 1), delete], Err("duplicate key")),
             ("get twice", vec![Op::Get { key: "a".into() }, Op::Get { key: "a".into() }], Ok(())),
             ("too many", (0..=MAX_OPERATIONS).map(|_| Op::Get { key: "a".into() }).collect(), Err("number of op")),
-            ("in all", (0..11).map(|i| put(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"][i], MAX_VALUE_BYTES)).collect(), Err("the transaction")),
+            (
+                "in all",
+                (0..11)
+                    .map(|i| put(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"][i], MAX_VALUE_BYTES))
+                    .collect(),
+                Err("the transaction"),
+            ),
         ];
         for (name, success, expect) in rows {
             let result = check(&Txn { success, ..Txn::default() }).map_err(|e| e.to_string());

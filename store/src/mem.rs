@@ -27,7 +27,8 @@ impl MemStore {
 
     fn apply(&self, commands: Vec<Command>) -> Result<Vec<Reply>, StoreError> {
         let mut mvcc = self.mvcc.lock();
-        let applied = apply(&mut mvcc, &Entry { time_ms: 0, commands }).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let applied =
+            apply(&mut mvcc, &Entry { time_ms: 0, commands }).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         self.hub.publish(&mvcc);
         Ok(applied.replies)
     }

@@ -48,8 +48,15 @@ fn markdown(report: &Report, runs: usize) -> String {
     let mut text = String::from("# Benchmarks\n\n");
     let sync = spread(&report.fdatasync_us);
     let _ = writeln!(text, "Machine: {}.", report.machine);
-    let _ = writeln!(text, "Disk: fdatasync of 4 KiB takes {} µs (median of {}; {} to {}).", sync.1, sync.3, sync.0, sync.2);
-    let _ = writeln!(text, "Command: `cargo xtask bench first-light --runs {runs}`. Medians of {runs} runs with the spread.\n");
+    let _ = writeln!(
+        text,
+        "Disk: fdatasync of 4 KiB takes {} µs (median of {}; {} to {}).",
+        sync.1, sync.3, sync.0, sync.2
+    );
+    let _ = writeln!(
+        text,
+        "Command: `cargo xtask bench first-light --runs {runs}`. Medians of {runs} runs with the spread.\n"
+    );
     let _ = writeln!(text, "| figure | median | min | max | goal |\n|---|---:|---:|---:|---:|");
     for figure in &report.figures {
         let (min, median, max, _) = spread(&figure.samples);

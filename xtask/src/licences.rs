@@ -6,8 +6,23 @@ use std::process::Command;
 
 /// Permissive licences, and MPL-2.0 whose terms stay with its files. Nothing of the GPL family.
 const ALLOWED: &[&str] = &[
-    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "CDLA-Permissive-2.0", "ISC", "MIT", "MIT-0",
-    "MPL-2.0", "MPL-2.0+", "OpenSSL", "Unicode-3.0", "Unicode-DFS-2016", "Unlicense", "Zlib",
+    "0BSD",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "MPL-2.0",
+    "MPL-2.0+",
+    "OpenSSL",
+    "Unicode-3.0",
+    "Unicode-DFS-2016",
+    "Unlicense",
+    "Zlib",
 ];
 
 /// Fails with one line per crate whose licence expression cannot be met from the list.
@@ -19,12 +34,8 @@ pub fn run(root: &Path) -> anyhow::Result<()> {
         .context("cargo metadata did not start")?;
     anyhow::ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).context("cargo metadata's answer")?;
-    let used: std::collections::BTreeSet<&str> = metadata["resolve"]["nodes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|node| node["id"].as_str())
-        .collect();
+    let used: std::collections::BTreeSet<&str> =
+        metadata["resolve"]["nodes"].as_array().into_iter().flatten().filter_map(|node| node["id"].as_str()).collect();
     let mut refused = Vec::new();
     let mut checked = 0;
     for package in metadata["packages"].as_array().into_iter().flatten() {

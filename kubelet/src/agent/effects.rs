@@ -7,8 +7,8 @@ use std::time::Duration;
 use gantry_apimachinery::kinds;
 use gantry_client::{ApiError, DeleteOptions, EventType, ObjectRef};
 
-use super::{Shared, look, now};
 use super::{Message, as_objects};
+use super::{Shared, look, now};
 use crate::api::Pod;
 use crate::build::container::Inputs;
 use crate::build::{self, env, sandbox};
@@ -231,7 +231,8 @@ impl Job {
         let env = env::build(&self.pod, container, &m, &self.ips, &sources, &services).map_err(config_error)?;
         let dir = shared.config.pod_dir(self.pod.uid());
         let (hosts, message) = self.own_files(&dir, name, attempt).map_err(|e| StartFailure::Create(e.to_string()))?;
-        let mounts = volumes::container_mounts(&self.pod, container, &dir, &env, &hosts, &message).map_err(config_error)?;
+        let mounts =
+            volumes::container_mounts(&self.pod, container, &dir, &env, &hosts, &message).map_err(config_error)?;
         let target = container.target_container_name.as_ref().and_then(|t| self.running.get(t)).cloned();
         let inputs = Inputs {
             pod: &self.pod,

@@ -29,12 +29,8 @@ pub async fn run(shared: Arc<Shared>) {
 async fn follow(shared: &Arc<Shared>) {
     let cluster = identify(shared).await;
     let selector = format!("spec.nodeName={}", shared.config.node_name);
-    let informer: Informer<Pod> = Informer::start(
-        shared.client.clone(),
-        &kinds::POD,
-        InformerOptions::fields(selector),
-        shared.cancel.clone(),
-    );
+    let informer: Informer<Pod> =
+        Informer::start(shared.client.clone(), &kinds::POD, InformerOptions::fields(selector), shared.cancel.clone());
     informer.synced().await;
     loop {
         let (pods, mut changes) = informer.subscribe_with_state();
@@ -122,7 +118,10 @@ async fn listed(shared: &Arc<Shared>, cluster: &str, informer: &Informer<Pod>, p
     if believed(shared, cluster, informer.revision()) {
         drop(shared.out.send(Message::Listed { uids }).await);
     } else {
-        tracing::error!(revision = informer.revision(), "the store is older than what was seen: no pod is stopped for missing from it");
+        tracing::error!(
+            revision = informer.revision(),
+            "the store is older than what was seen: no pod is stopped for missing from it"
+        );
     }
 }
 

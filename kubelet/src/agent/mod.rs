@@ -10,9 +10,6 @@ mod orphans;
 mod report;
 mod view;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +30,6 @@ use crate::runtime::Runtime;
 use crate::volumes::Objects;
 use absence::Absent;
 
-
 pub use objects::ApiObjects;
 pub use report::Reporter;
 pub use view::{PodView, Views};
@@ -44,6 +40,7 @@ const REFRESH_MS: u64 = 60_000;
 
 /// Everything that reaches the loop.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most messages are of the largest kind, and they live for a moment")]
 pub enum Message {
     /// An effect ended, or the runtime showed something, for one pod.
     Pod { uid: String, event: Event },

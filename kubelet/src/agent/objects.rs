@@ -64,7 +64,13 @@ impl ApiObjects {
         }
     }
 
-    async fn get<T>(&self, kind: &'static Kind, watched: &Watched<T>, ns: &str, name: &str) -> Result<Option<Arc<T>>, String>
+    async fn get<T>(
+        &self,
+        kind: &'static Kind,
+        watched: &Watched<T>,
+        ns: &str,
+        name: &str,
+    ) -> Result<Option<Arc<T>>, String>
     where
         T: Object + DeserializeOwned + Send + Sync + 'static,
     {

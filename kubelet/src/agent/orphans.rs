@@ -21,7 +21,8 @@ pub async fn consider(shared: Arc<Shared>, uid: String, seen: PodSeen) {
         drop(shared.runtime.stop_container(&container.id, 30).await);
     }
     for sandbox in &seen.sandboxes {
-        for result in [shared.runtime.stop_sandbox(&sandbox.id).await, shared.runtime.remove_sandbox(&sandbox.id).await] {
+        for result in [shared.runtime.stop_sandbox(&sandbox.id).await, shared.runtime.remove_sandbox(&sandbox.id).await]
+        {
             if let Err(error) = result {
                 tracing::warn!(sandbox = sandbox.id, %error, "a left-over sandbox could not be removed");
             }

@@ -49,12 +49,7 @@ fn body(pod: &Pod, status: &PodStatus) -> Value {
 
 impl Reporter {
     pub fn new(client: Client) -> Self {
-        let shared = Shared {
-            client,
-            pods: Mutex::default(),
-            idle: Notify::new(),
-            writers: Semaphore::new(WRITERS),
-        };
+        let shared = Shared { client, pods: Mutex::default(), idle: Notify::new(), writers: Semaphore::new(WRITERS) };
         Self { shared: Arc::new(shared) }
     }
 

@@ -151,7 +151,9 @@ fn non_root(pod: &Pod, c: &Container, user: Option<i64>, image: &ImageSeen) -> R
         Some(0) if user.is_some() => Err(format!("container's runAsUser breaks non-root policy {whose}")),
         Some(0) => Err(format!("container has runAsNonRoot and image will run as root {whose}")),
         Some(_) => Ok(()),
-        None if image.username.is_empty() => Err(format!("container has runAsNonRoot and image will run as root {whose}")),
+        None if image.username.is_empty() => {
+            Err(format!("container has runAsNonRoot and image will run as root {whose}"))
+        }
         None => Err(format!(
             "container has runAsNonRoot and image has non-numeric user ({}), cannot verify user is non-root {whose}",
             image.username

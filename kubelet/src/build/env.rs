@@ -82,7 +82,13 @@ pub fn build(
             set(&mut vars, var.name.clone(), value);
         }
     }
-    Ok(order.into_iter().map(|name| { let value = vars[&name].clone(); (name, value) }).collect())
+    Ok(order
+        .into_iter()
+        .map(|name| {
+            let value = vars[&name].clone();
+            (name, value)
+        })
+        .collect())
 }
 
 fn env_from(c: &Container, sources: &Sources) -> Result<Vec<(String, String)>, String> {
@@ -103,7 +109,9 @@ fn env_from(c: &Container, sources: &Sources) -> Result<Vec<(String, String)>, S
         }
         if let Some(r) = &from.secret_ref {
             match sources.secrets.get(&r.name) {
-                Some(secret) => secret.data.keys().for_each(|k| push(k, lossy(secret_bytes(secret, k).unwrap_or_default()))),
+                Some(secret) => {
+                    secret.data.keys().for_each(|k| push(k, lossy(secret_bytes(secret, k).unwrap_or_default())))
+                }
                 None if r.optional == Some(true) => {}
                 None => return Err(format!("secret \"{}\" not found", r.name)),
             }

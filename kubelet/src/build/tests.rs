@@ -54,15 +54,15 @@ fn environment(container: serde_json::Value) -> Result<Vec<(String, String)>, St
 #[test]
 fn the_environment_has_its_sources_in_order() {
     let container = json!({"name": "c", "resources": {"requests": {"memory": "100Mi"}},
-        "envFrom": [{"prefix": "P_", "configMapRef": {"name": "cm"}}, {"secretRef": {"name": "sec"}}, {"secretRef": {"name": "no", "optional": true}}],
-        "env": [
-            {"name": "URL", "value": "http://$(DB_SERVICE_HOST)/$(P_color)"},
-            {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            {"name": "MEM", "valueFrom": {"resourceFieldRef": {"resource": "requests.memory", "divisor": "1Mi"}}},
-            {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
-            {"name": "GONE", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "zz", "optional": true}}},
-            {"name": "P_color", "value": "blue"},
-        ]});
+    "envFrom": [{"prefix": "P_", "configMapRef": {"name": "cm"}}, {"secretRef": {"name": "sec"}}, {"secretRef": {"name": "no", "optional": true}}],
+    "env": [
+        {"name": "URL", "value": "http://$(DB_SERVICE_HOST)/$(P_color)"},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "MEM", "valueFrom": {"resourceFieldRef": {"resource": "requests.memory", "divisor": "1Mi"}}},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        {"name": "GONE", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "zz", "optional": true}}},
+        {"name": "P_color", "value": "blue"},
+    ]});
     let expect = [
         ("DB_SERVICE_HOST", "10.96.0.7"),
         ("P_color", "blue"),
@@ -91,25 +91,41 @@ fn missing_sources_are_named() {
 fn dns_follows_the_policy() {
     let check = |spec: serde_json::Value, servers: &[&str], searches: &[&str], options: &[&str]| {
         let got = dns::config(&pod(spec.clone()), &machine());
-        assert_eq!((got.servers, got.searches, got.options), (
-            servers.iter().map(|s| (*s).to_owned()).collect(),
-            searches.iter().map(|s| (*s).to_owned()).collect(),
-            options.iter().map(|s| (*s).to_owned()).collect::<Vec<String>>(),
-        ), "{spec}");
+        assert_eq!(
+            (got.servers, got.searches, got.options),
+            (
+                servers.iter().map(|s| (*s).to_owned()).collect(),
+                searches.iter().map(|s| (*s).to_owned()).collect(),
+                options.iter().map(|s| (*s).to_owned()).collect::<Vec<String>>(),
+            ),
+            "{spec}"
+        );
     };
     let cluster = ["ns.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp.example"];
     check(json!({}), &["10.96.0.10"], &cluster, &["ndots:5"]);
     check(json!({"hostNetwork": true}), &["1.1.1.1"], &["corp.example"], &["timeout:1"]);
-    check(json!({"hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet"}), &["10.96.0.10"], &cluster, &["ndots:5"]);
+    check(
+        json!({"hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet"}),
+        &["10.96.0.10"],
+        &cluster,
+        &["ndots:5"],
+    );
     check(json!({"dnsPolicy": "Default"}), &["1.1.1.1"], &["corp.example"], &["timeout:1"]);
     let own = json!({"nameservers": ["9.9.9.9"], "searches": ["x.y"], "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]});
     check(json!({"dnsPolicy": "None", "dnsConfig": own}), &["9.9.9.9"], &["x.y"], &["ndots:2", "edns0"]);
-    check(json!({"dnsPolicy": "Default", "dnsConfig": own}), &["1.1.1.1", "9.9.9.9"], &["corp.example", "x.y"], &["timeout:1", "ndots:2", "edns0"]);
+    check(
+        json!({"dnsPolicy": "Default", "dnsConfig": own}),
+        &["1.1.1.1", "9.9.9.9"],
+        &["corp.example", "x.y"],
+        &["timeout:1", "ndots:2", "edns0"],
+    );
 }
 
 #[test]
 fn host_names_and_files() {
-    let p = pod(json!({"hostname": "db-0", "subdomain": "db", "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a", "b"]}]}));
+    let p = pod(
+        json!({"hostname": "db-0", "subdomain": "db", "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a", "b"]}]}),
+    );
     assert_eq!(hosts::kernel_name(&p, &machine()), "db-0");
     let text = hosts::text(&p, &machine(), &["10.1.1.1".into()], "machine\n");
     assert!(text.contains("\n10.1.1.1\tdb-0.db.ns.svc.cluster.local\tdb-0\n"), "{text}");

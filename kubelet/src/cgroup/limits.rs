@@ -68,9 +68,8 @@ fn pod_total(spec: &PodSpec, of: impl Fn(&Container) -> Option<i64>, all: bool) 
 
 /// Limits of the pod's own cgroup: the containers' limits only when each has one.
 pub fn pod_limits(spec: &PodSpec) -> Limits {
-    let overhead = |name: &str, milli: bool| {
-        spec.overhead.get(name).map_or(0, |q| if milli { q.milli() } else { q.value() })
-    };
+    let overhead =
+        |name: &str, milli: bool| spec.overhead.get(name).map_or(0, |q| if milli { q.milli() } else { q.value() });
     let limit = |c: &Container, name: &str| c.resources.limits.get(name).copied().filter(|q| !q.is_zero());
     let cpu_request = pod_total(spec, |c| request(c, "cpu").map(|q| q.milli()), false).unwrap_or(0);
     let cpu_limit = pod_total(spec, |c| limit(c, "cpu").map(|q| q.milli()), true);

@@ -49,7 +49,8 @@ pub fn pods(tree: &dyn CgroupTree, root: &str) -> Vec<(String, String)> {
     let parents = [root.to_owned(), format!("{root}/burstable"), format!("{root}/besteffort")];
     let of = |parent: &String| {
         let pods = tree.children(parent).into_iter();
-        let named = pods.filter_map(|name| name.strip_prefix("pod").map(|uid| (uid.to_owned(), format!("{parent}/{name}"))));
+        let named =
+            pods.filter_map(|name| name.strip_prefix("pod").map(|uid| (uid.to_owned(), format!("{parent}/{name}"))));
         named.collect::<Vec<_>>()
     };
     parents.iter().flat_map(of).collect()

@@ -21,7 +21,10 @@ fn classes_follow_requests_and_limits() {
     check(json!([c(json!({}), json!({}))]), Class::BestEffort);
     check(json!([c(json!({"cpu": "0"}), json!({}))]), Class::BestEffort);
     check(json!([c(json!({}), json!({"cpu": "1", "memory": "1Gi"}))]), Class::Guaranteed);
-    check(json!([c(json!({"cpu": "1000m", "memory": "1Gi"}), json!({"cpu": "1", "memory": "1024Mi"}))]), Class::Guaranteed);
+    check(
+        json!([c(json!({"cpu": "1000m", "memory": "1Gi"}), json!({"cpu": "1", "memory": "1024Mi"}))]),
+        Class::Guaranteed,
+    );
     check(json!([c(json!({"cpu": "500m"}), json!({"cpu": "1", "memory": "1Gi"}))]), Class::Burstable);
     check(json!([c(json!({"cpu": "1"}), json!({})), c(json!({}), json!({}))]), Class::Burstable);
 }

@@ -20,11 +20,8 @@ impl V2 {
     /// Every group above the last one delegates what the machine has.
     fn delegate(&self, path: &str) -> io::Result<()> {
         let available = std::fs::read_to_string(self.root.join("cgroup.controllers"))?;
-        let wanted: Vec<String> = available
-            .split_whitespace()
-            .filter(|c| DELEGATED.contains(c))
-            .map(|c| format!("+{c}"))
-            .collect();
+        let wanted: Vec<String> =
+            available.split_whitespace().filter(|c| DELEGATED.contains(c)).map(|c| format!("+{c}")).collect();
         let mut dir = self.root.clone();
         for part in path.trim_matches('/').split('/') {
             std::fs::write(dir.join("cgroup.subtree_control"), wanted.join(" "))?;

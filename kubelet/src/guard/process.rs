@@ -17,6 +17,7 @@ pub struct Agent {
 }
 
 impl Agent {
+    #[expect(deprecated, reason = "its replacement is unsafe; the descriptor is owned here and never changed")]
     /// A process id may be used again: the program has to be the agent's too.
     pub fn find(config: &GuardConfig) -> Option<Self> {
         let raw: i32 = std::fs::read_to_string(&config.agent_pid_file).ok()?.trim().parse().ok()?;
@@ -24,7 +25,8 @@ impl Agent {
         if is_zombie(raw) || !runs(raw, Path::new(config.argv.first()?)) {
             return None;
         }
-        Some(Self { pidfd: AsyncFd::with_interest(pidfd, tokio::io::Interest::READABLE).ok()? })
+        let pidfd = AsyncFd::with_interest(pidfd, tokio::io::Interest::READABLE).ok()?;
+        Some(Self { pidfd })
     }
 
     /// Returns when the process has ended.

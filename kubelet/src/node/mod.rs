@@ -83,7 +83,8 @@ impl NodeAgent {
                 }
                 Err(ApiError::NotFound(_)) => {
                     let status = self.status(&Node::default()).await;
-                    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status});
+                    let node =
+                        json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status});
                     self.client.create::<Value>(&kinds::NODE, "", &node).await.map(drop)
                 }
                 Err(e) => Err(e),
@@ -111,13 +112,14 @@ impl NodeAgent {
                 tokio::select! { _ = changes.recv() => {}, () = sleep(LOOK) => {} }
                 continue;
             };
-            if let Some(cidr) = node.spec.pod_cidr.as_deref().filter(|_| !self.config.external_cni) {
-                if let Err(error) = cni::ensure(&self.config, cidr) {
-                    tracing::error!(%error, "the pod network's configuration could not be written");
-                }
+            if let Some(cidr) = node.spec.pod_cidr.as_deref().filter(|_| !self.config.external_cni)
+                && let Err(error) = cni::ensure(&self.config, cidr)
+            {
+                tracing::error!(%error, "the pod network's configuration could not be written");
             }
             let status = self.status(&node).await;
-            let same = reported.as_ref().is_some_and(|before| status::same(before, &status)) && status::same(&node.status, &status);
+            let same = reported.as_ref().is_some_and(|before| status::same(before, &status))
+                && status::same(&node.status, &status);
             if !same || now().boot_ms.saturating_sub(at_ms) >= REPORT_MS {
                 match self.write(&node, &status).await {
                     Ok(()) => {

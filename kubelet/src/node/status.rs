@@ -123,7 +123,9 @@ fn conditions(node: &Node, config: &Config, seen: &Seen, now: Timestamp) -> Vec<
     };
     let p = seen.pressure;
     let memory = match p.memory {
-        true => make("MemoryPressure", true, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+        true => {
+            make("MemoryPressure", true, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available")
+        }
         false => make("MemoryPressure", false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     };
     let disk = match p.disk {

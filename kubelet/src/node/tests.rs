@@ -31,14 +31,17 @@ fn ready_needs_a_runtime_and_a_network() {
     check(&with_cidr, healthy(), "kubelet is posting ready status");
     check(&Node::default(), healthy(), "container runtime network not ready: the machine has no podCIDR");
     check(&with_cidr, Err(RuntimeError::Unknown("x".into())), "container runtime is down");
-    let no_network = RuntimeHealth { network_ready: false, message: "cni config uninitialized".into(), ..healthy().unwrap() };
+    let no_network =
+        RuntimeHealth { network_ready: false, message: "cni config uninitialized".into(), ..healthy().unwrap() };
     check(&with_cidr, Ok(no_network), "container runtime network not ready: cni config");
 }
 
 #[test]
 fn what_others_put_on_the_node_stays_and_nothing_is_written_twice() {
     let facts = MachineFacts { cpus: 2, memory_bytes: 4 << 30, ..MachineFacts::default() };
-    let n = node(json!({"spec": {"podCIDR": "10.244.1.0/24"}, "status": {"capacity": {"example.com/gpu": "3", "cpu": "64"}}}));
+    let n = node(
+        json!({"spec": {"podCIDR": "10.244.1.0/24"}, "status": {"capacity": {"example.com/gpu": "3", "cpu": "64"}}}),
+    );
     let s = status::of(&n, &Config::default(), &facts, &seen(healthy()), Timestamp::from_secs(9));
     assert_eq!(s.capacity["example.com/gpu"].value(), 3);
     assert_eq!(s.allocatable["example.com/gpu"].value(), 3);

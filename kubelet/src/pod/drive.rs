@@ -122,6 +122,10 @@ pub fn started(s: &mut State, name: &str, seen: ContainerSeen, now: Now, out: &m
     if let Some(early) = c.early.take().filter(|e| e.id == seen.id && e.state == RunState::Exited) {
         observe::exit(c, &early, now);
     }
+    if !matches!(s.sandbox, Sandbox::Ready { .. }) {
+        // Its sandbox died meanwhile, and the container with it or soon.
+        s.doubt(now.boot_ms);
+    }
 }
 
 /// Takes a container up as running, new or adopted.

@@ -39,9 +39,15 @@ pub enum Hook {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageOutcome {
     Present,
-    Pulled { took_ms: u64, size_bytes: u64 },
+    Pulled {
+        took_ms: u64,
+        size_bytes: u64,
+    },
     /// `reason` is what the container then waits for: `ErrImagePull`, `ErrImageNeverPull`, `InvalidImageName`.
-    Failed { reason: &'static str, message: String },
+    Failed {
+        reason: &'static str,
+        message: String,
+    },
 }
 
 /// Why a container did not start.
@@ -64,7 +70,10 @@ pub enum Event {
     /// The store no longer has the pod, and that is sure.
     Vanished,
     /// This machine needs the pod's room: stop it and let it fail.
-    Evict { reason: &'static str, message: String },
+    Evict {
+        reason: &'static str,
+        message: String,
+    },
     /// Time passed.
     Tick,
     /// A look at the runtime.
@@ -72,16 +81,51 @@ pub enum Event {
     /// The answer to `Effect::Look` could not be had.
     LookFailed,
     Prepared(Result<(), String>),
-    SandboxUp { attempt: u32, result: Result<SandboxSeen, RuntimeError> },
-    SandboxStopped { id: String, result: Result<(), RuntimeError> },
-    PullStarted { name: String },
-    Image { name: String, outcome: ImageOutcome },
-    Started { name: String, attempt: u32, id: String, image_id: String, at: Timestamp },
-    StartFailed { name: String, attempt: u32, failure: StartFailure },
-    HookDone { name: String, id: String, hook: Hook, result: Result<(), String> },
-    Probed { name: String, id: String, kind: ProbeKind, outcome: Outcome },
+    SandboxUp {
+        attempt: u32,
+        result: Result<SandboxSeen, RuntimeError>,
+    },
+    SandboxStopped {
+        id: String,
+        result: Result<(), RuntimeError>,
+    },
+    PullStarted {
+        name: String,
+    },
+    Image {
+        name: String,
+        outcome: ImageOutcome,
+    },
+    Started {
+        name: String,
+        attempt: u32,
+        id: String,
+        image_id: String,
+        at: Timestamp,
+    },
+    StartFailed {
+        name: String,
+        attempt: u32,
+        failure: StartFailure,
+    },
+    HookDone {
+        name: String,
+        id: String,
+        hook: Hook,
+        result: Result<(), String>,
+    },
+    Probed {
+        name: String,
+        id: String,
+        kind: ProbeKind,
+        outcome: Outcome,
+    },
     /// `Effect::Stop` returned, with the container's state after it.
-    Stopped { name: String, id: String, result: Result<ContainerSeen, RuntimeError> },
+    Stopped {
+        name: String,
+        id: String,
+        result: Result<ContainerSeen, RuntimeError>,
+    },
     Removed(Result<(), RuntimeError>),
     TornDown(Result<(), String>),
     Deleted(Result<(), String>),
@@ -108,25 +152,59 @@ pub enum Effect {
     Look,
     /// Make the pod's cgroup and volumes.
     Prepare,
-    RunSandbox { attempt: u32 },
-    StopSandbox { id: String },
+    RunSandbox {
+        attempt: u32,
+    },
+    StopSandbox {
+        id: String,
+    },
     /// A sandbox that another one replaced; nobody waits for it.
-    DropSandbox { id: String },
+    DropSandbox {
+        id: String,
+    },
     /// A dead container that nobody needs any more; nobody waits for it.
-    DropContainer { id: String },
+    DropContainer {
+        id: String,
+    },
     /// Find the container's image, or pull it.
-    Image { name: String },
+    Image {
+        name: String,
+    },
     /// Create and start attempt `attempt` of the container in `sandbox`.
-    Start { name: String, attempt: u32, sandbox: String },
-    RunHook { name: String, id: String, hook: Hook, limit_s: i64 },
-    Probe { name: String, id: String, kind: ProbeKind },
-    Stop { name: String, id: String, grace_s: i64 },
+    Start {
+        name: String,
+        attempt: u32,
+        sandbox: String,
+    },
+    RunHook {
+        name: String,
+        id: String,
+        hook: Hook,
+        limit_s: i64,
+    },
+    Probe {
+        name: String,
+        id: String,
+        kind: ProbeKind,
+    },
+    Stop {
+        name: String,
+        id: String,
+        grace_s: i64,
+    },
     /// Report this status to the API.
     Status(Box<PodStatus>),
     /// Tell people: an Event on the pod, or on one of its containers.
-    Tell { level: Level, reason: &'static str, message: String, container: Option<String> },
+    Tell {
+        level: Level,
+        reason: &'static str,
+        message: String,
+        container: Option<String>,
+    },
     /// Remove every sandbox and container of the pod from the runtime.
-    Remove { sandboxes: Vec<String> },
+    Remove {
+        sandboxes: Vec<String>,
+    },
     /// Unmount and remove the pod's volumes and cgroup.
     TearDown,
     /// Delete the pod from the API, with its uid: all its containers are gone.

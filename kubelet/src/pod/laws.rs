@@ -138,7 +138,15 @@ impl World {
         assert!(!running, "{name} would run twice");
         if fault != 1 {
             let state = if done { RunState::Exited } else { RunState::Running };
-            let seen = ContainerSeen { id: id.clone(), name: name.clone(), attempt, state, finished_at: done.then_some(at), started_at: Some(at), ..ContainerSeen::default() };
+            let seen = ContainerSeen {
+                id: id.clone(),
+                name: name.clone(),
+                attempt,
+                state,
+                finished_at: done.then_some(at),
+                started_at: Some(at),
+                ..ContainerSeen::default()
+            };
             self.containers.insert(id.clone(), seen);
         }
         match fault {

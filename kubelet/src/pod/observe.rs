@@ -126,7 +126,8 @@ fn adopt(
     out: &mut Out,
 ) {
     let before = status.container(&spec.name);
-    let (mut runs, made): (Vec<&ContainerSeen>, Vec<&ContainerSeen>) = runs.iter().partition(|r| r.state != RunState::Created);
+    let (mut runs, made): (Vec<&ContainerSeen>, Vec<&ContainerSeen>) =
+        runs.iter().partition(|r| r.state != RunState::Created);
     for r in made {
         // Created by a call whose end nobody saw: begin again.
         out.push(Effect::DropContainer { id: r.id.clone() });

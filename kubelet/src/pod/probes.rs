@@ -112,7 +112,15 @@ fn title(kind: ProbeKind) -> &'static str {
 }
 
 /// Counts a result and draws the consequence.
-pub fn absorb(r: &mut Running, spec: &Container, kind: ProbeKind, outcome: Outcome, grace: i64, now: Now, out: &mut Out) {
+pub fn absorb(
+    r: &mut Running,
+    spec: &Container,
+    kind: ProbeKind,
+    outcome: Outcome,
+    grace: i64,
+    now: Now,
+    out: &mut Out,
+) {
     let Some(probe) = declared(spec, kind) else { return };
     let ready = r.ready;
     let Some(p) = r.probes.get(kind) else { return };

@@ -28,15 +28,16 @@ pub fn settle(s: &mut State, now: Now, out: &mut Out) {
     if s.stop.is_some() {
         return stop::settle(s, now, out);
     }
-    if prepare(s, now, out) && sandbox(s, now, out) {
-        containers(s, now, out);
-    } else if matches!(s.sandbox, Sandbox::Ready { .. }) {
+    let prepared = prepare(s, now, out) && sandbox(s, now, out);
+    if prepared || matches!(s.sandbox, Sandbox::Ready { .. }) {
         containers(s, now, out);
     }
 }
 
 fn deadline(s: &mut State, now: Now, out: &mut Out) {
-    let (Some(limit_s), Some(start), None) = (s.pod.spec.active_deadline_seconds, s.start_time, &s.stop) else { return };
+    let (Some(limit_s), Some(start), None) = (s.pod.spec.active_deadline_seconds, s.start_time, &s.stop) else {
+        return;
+    };
     let left = start.add_secs(limit_s).since(now.wall);
     if left.is_zero() {
         let message = "Pod was active on the node longer than the specified deadline";
@@ -106,6 +107,8 @@ fn sandbox(s: &mut State, now: Now, out: &mut Out) -> bool {
                 s.sandbox = Sandbox::Stopping { id };
             }
         }
+        // A start in the dead sandbox ends soon, one way or the other; then everything begins in a new one.
+        Sandbox::None | Sandbox::Stopped { .. } if s.containers.values().any(|c| c.phase == Phase::Starting) => {}
         Sandbox::Stopped { id } => {
             let message = "Pod sandbox changed, it will be killed and re-created.";
             out.tell(Level::Normal, "SandboxChanged", message.into(), None);
@@ -113,10 +116,11 @@ fn sandbox(s: &mut State, now: Now, out: &mut Out) -> bool {
             for c in s.containers.values_mut() {
                 // Their runs went with the sandbox; init containers have to prepare the new one.
                 c.dead.clear();
-                if c.role == Role::Init && matches!(c.phase, Phase::Exited(_)) {
-                    if let Phase::Exited(t) = std::mem::replace(&mut c.phase, Phase::Waiting(Waiting::Turn)) {
-                        c.last = Some(t);
-                    }
+                if c.role == Role::Init
+                    && matches!(c.phase, Phase::Exited(_))
+                    && let Phase::Exited(t) = std::mem::replace(&mut c.phase, Phase::Waiting(Waiting::Turn))
+                {
+                    c.last = Some(t);
                 }
             }
             run(s, out);

@@ -43,12 +43,25 @@ pub enum Progress {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sandbox {
     None,
-    Creating { attempt: u32 },
-    Ready { id: String, ips: Vec<String>, since_ms: u64 },
+    Creating {
+        attempt: u32,
+    },
+    Ready {
+        id: String,
+        ips: Vec<String>,
+        since_ms: u64,
+    },
     /// It died, or the pod ends: to be stopped at `not_before_ms`.
-    Dying { id: String, not_before_ms: u64 },
-    Stopping { id: String },
-    Stopped { id: String },
+    Dying {
+        id: String,
+        not_before_ms: u64,
+    },
+    Stopping {
+        id: String,
+    },
+    Stopped {
+        id: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +78,22 @@ pub enum Waiting {
     /// Its turn has not come.
     Turn,
     /// The image could not be had; `told` once it reads as back-off.
-    Image { reason: &'static str, message: String, since_ms: u64, retry_ms: u64, told: bool },
+    Image {
+        reason: &'static str,
+        message: String,
+        since_ms: u64,
+        retry_ms: u64,
+        told: bool,
+    },
     /// `CreateContainerConfigError` or `CreateContainerError`.
-    Start { reason: &'static str, message: String, retry_ms: u64 },
-    CrashLoop { retry_ms: u64 },
+    Start {
+        reason: &'static str,
+        message: String,
+        retry_ms: u64,
+    },
+    CrashLoop {
+        retry_ms: u64,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -257,9 +282,10 @@ impl State {
 
     pub fn sandbox_id(&self) -> Option<&str> {
         match &self.sandbox {
-            Sandbox::Ready { id, .. } | Sandbox::Dying { id, .. } | Sandbox::Stopping { id } | Sandbox::Stopped { id } => {
-                Some(id)
-            }
+            Sandbox::Ready { id, .. }
+            | Sandbox::Dying { id, .. }
+            | Sandbox::Stopping { id }
+            | Sandbox::Stopped { id } => Some(id),
             Sandbox::None | Sandbox::Creating { .. } => None,
         }
     }
@@ -279,7 +305,7 @@ impl State {
             }
         }
         let starting = self.containers.values().any(|c| matches!(c.phase, Phase::Starting));
-        if starting && matches!(self.sandbox, Sandbox::None | Sandbox::Creating { .. } | Sandbox::Stopped { .. }) {
+        if starting && matches!(self.sandbox, Sandbox::Creating { .. }) {
             return Err(format!("a container starts in no sandbox: {:?}", self.sandbox));
         }
         if let Some(stop) = &self.stop {

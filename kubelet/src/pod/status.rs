@@ -4,7 +4,8 @@ use super::Now;
 use super::settle::{init_failed, restarts};
 use super::state::{Container, Phase, Role, Sandbox, State, Waiting};
 use crate::api::status::{
-    ContainerState, ContainerStatus, HostIp, PodCondition, PodIp, PodStatus, Running, Terminated, Waiting as WaitingStatus,
+    ContainerState, ContainerStatus, HostIp, PodCondition, PodIp, PodStatus, Running, Terminated,
+    Waiting as WaitingStatus,
 };
 
 pub fn of(s: &State, now: Now) -> PodStatus {
@@ -54,9 +55,9 @@ fn phase(s: &State) -> &'static str {
         Role::Sidecar => c.next_attempt == 0 || c.running().is_some_and(|r| !r.started && c.restart_count() == 0),
         Role::Main | Role::Ephemeral => false,
     });
-    let never_ran = ends.iter().any(|c| {
-        c.last.is_none() && matches!(c.phase, Phase::Waiting(_) | Phase::FindingImage | Phase::Starting)
-    });
+    let never_ran = ends
+        .iter()
+        .any(|c| c.last.is_none() && matches!(c.phase, Phase::Waiting(_) | Phase::FindingImage | Phase::Starting));
     if (init_pending && ends.iter().all(|c| c.next_attempt == 0)) || never_ran { "Pending" } else { "Running" }
 }
 
@@ -167,11 +168,19 @@ fn verdict(kind: &'static str, failed: Option<(&str, String)>) -> Verdict {
 fn conditions(s: &State, status: &PodStatus, now: Now) -> Vec<PodCondition> {
     let completed = status.phase == "Succeeded";
     let listed = |names: Vec<&str>| names.join(" ");
-    let uninitialized: Vec<&str> = status.init_container_statuses.iter().filter(|c| !initialized(s, c)).map(|c| c.name.as_str()).collect();
-    let sidecars_unready = status.init_container_statuses.iter().filter(|c| {
-        s.containers.get(&c.name).is_some_and(|x| x.role == Role::Sidecar) && !c.ready
-    });
-    let unready: Vec<&str> = status.container_statuses.iter().filter(|c| !c.ready).chain(sidecars_unready).map(|c| c.name.as_str()).collect();
+    let uninitialized: Vec<&str> =
+        status.init_container_statuses.iter().filter(|c| !initialized(s, c)).map(|c| c.name.as_str()).collect();
+    let sidecars_unready = status
+        .init_container_statuses
+        .iter()
+        .filter(|c| s.containers.get(&c.name).is_some_and(|x| x.role == Role::Sidecar) && !c.ready);
+    let unready: Vec<&str> = status
+        .container_statuses
+        .iter()
+        .filter(|c| !c.ready)
+        .chain(sidecars_unready)
+        .map(|c| c.name.as_str())
+        .collect();
     let initialized = match uninitialized.is_empty() || completed {
         true => verdict("Initialized", None),
         false => {
@@ -185,13 +194,19 @@ fn conditions(s: &State, status: &PodStatus, now: Now) -> Vec<PodCondition> {
         (_, true) => None,
         _ => Some(("ContainersNotReady", format!("containers with unready status: [{}]", listed(unready.clone())))),
     };
-    let gate = s.pod.spec.readiness_gates.iter().find(|g| {
-        s.pod.status.condition(&g.condition_type).is_none_or(|c| c.status != "True")
-    });
+    let gate = s
+        .pod
+        .spec
+        .readiness_gates
+        .iter()
+        .find(|g| s.pod.status.condition(&g.condition_type).is_none_or(|c| c.status != "True"));
     let ready = containers().or_else(|| {
         gate.map(|g| {
             let kind = &g.condition_type;
-            ("ReadinessGatesNotReady", format!("the status of pod readiness gate \"{kind}\" is not \"True\", but False"))
+            (
+                "ReadinessGatesNotReady",
+                format!("the status of pod readiness gate \"{kind}\" is not \"True\", but False"),
+            )
         })
     });
     let up = matches!(s.sandbox, Sandbox::Ready { .. });
@@ -225,4 +240,3 @@ fn dated(s: &State, v: Verdict, now: Now) -> PodCondition {
         observed_generation: s.pod.metadata.generation,
     }
 }
-

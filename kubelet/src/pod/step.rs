@@ -186,8 +186,7 @@ fn image(s: &mut State, name: &str, outcome: ImageOutcome, now: Now, out: &mut O
             out.tell(Level::Warning, "Failed", format!("Error: {reason}"), Some(name));
             c.pulls.bump(now.boot_ms, now.boot_ms);
             let retry_ms = now.boot_ms + c.pulls.delay_ms();
-            c.phase =
-                Phase::Waiting(Waiting::Image { reason, message, since_ms: now.boot_ms, retry_ms, told: false });
+            c.phase = Phase::Waiting(Waiting::Image { reason, message, since_ms: now.boot_ms, retry_ms, told: false });
             return;
         }
     }

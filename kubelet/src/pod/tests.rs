@@ -18,7 +18,8 @@ struct Bench {
 impl Bench {
     fn new(spec: Value) -> Self {
         let pod: Pod =
-            serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec})).unwrap();
+            serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec}))
+                .unwrap();
         let facts = Facts { runtime: "containerd".into(), host_ips: vec!["192.168.0.5".into()] };
         Self { s: State::new(Arc::new(pod), Arc::new(facts)), ms: 1_000_000 }
     }
@@ -27,7 +28,11 @@ impl Bench {
     }
     /// Everything asked for, as short text; statuses and events for people are left out.
     fn send(&mut self, event: Event) -> Vec<String> {
-        self.raw(event).into_iter().filter(|e| !matches!(e, Effect::Status(_) | Effect::Tell { .. })).map(|e| short(&e)).collect()
+        self.raw(event)
+            .into_iter()
+            .filter(|e| !matches!(e, Effect::Status(_) | Effect::Tell { .. }))
+            .map(|e| short(&e))
+            .collect()
     }
     fn raw(&mut self, event: Event) -> Vec<Effect> {
         let now = self.now();
@@ -38,7 +43,11 @@ impl Bench {
     /// What people are told by an event, as "Reason: message".
     fn told(&mut self, event: Event) -> Vec<String> {
         let effects = self.raw(event).into_iter();
-        effects.filter_map(|e| if let Effect::Tell { reason, message, .. } = e { Some(format!("{reason}: {message}")) } else { None }).collect()
+        effects
+            .filter_map(|e| {
+                if let Effect::Tell { reason, message, .. } = e { Some(format!("{reason}: {message}")) } else { None }
+            })
+            .collect()
     }
     fn later(&mut self, ms: u64) -> Vec<String> {
         self.ms += ms;
@@ -54,7 +63,13 @@ impl Bench {
     }
     fn started(&mut self, name: &str, attempt: u32) -> Vec<String> {
         let at = self.now().wall;
-        self.send(Event::Started { name: name.into(), attempt, id: format!("{name}{attempt}"), image_id: "sha".into(), at })
+        self.send(Event::Started {
+            name: name.into(),
+            attempt,
+            id: format!("{name}{attempt}"),
+            image_id: "sha".into(),
+            at,
+        })
     }
     fn probed(&mut self, kind: ProbeKind, id: &str, ok: bool) -> Vec<String> {
         let outcome = if ok { Outcome::Success } else { Outcome::Failure("no".into()) };
@@ -151,7 +166,10 @@ fn with(extra: Value) -> Value {
 fn a_pod_comes_up_and_goes() {
     let mut b = Bench::new(one());
     assert_eq!(b.ready_ground(), ["image c"]);
-    assert_eq!((b.phase(), b.waiting().as_str(), b.condition("PodReadyToStartContainers")), ("Pending", "ContainerCreating", "True"));
+    assert_eq!(
+        (b.phase(), b.waiting().as_str(), b.condition("PodReadyToStartContainers")),
+        ("Pending", "ContainerCreating", "True")
+    );
     assert_eq!(b.image("c"), ["start c 0"]);
     assert!(b.started("c", 0).is_empty());
     assert_eq!((b.phase(), b.condition("Ready"), b.condition("ContainersReady")), ("Running", "True", "True"));
@@ -263,7 +281,12 @@ fn readiness_follows_its_probe_and_tells() {
     b.probed(ProbeKind::Readiness, "c0", true);
     assert_eq!(b.condition("Ready"), "True");
     assert_eq!(b.later(5_000), ["probe Readiness c0"]);
-    let failed = |id: &str| Event::Probed { name: "c".into(), id: id.into(), kind: ProbeKind::Readiness, outcome: Outcome::Failure("x".into()) };
+    let failed = |id: &str| Event::Probed {
+        name: "c".into(),
+        id: id.into(),
+        kind: ProbeKind::Readiness,
+        outcome: Outcome::Failure("x".into()),
+    };
     assert_eq!(b.told(failed("c0")), ["Unhealthy: Readiness probe failed: x"]);
     assert_eq!(b.condition("Ready"), "True");
     b.later(5_000);
@@ -301,7 +324,8 @@ fn liveness_waits_for_startup_and_then_restarts() {
 
 #[test]
 fn hooks_run_before_the_end_and_after_the_start() {
-    let hooks = json!({"lifecycle": {"preStop": {"exec": {"command": ["x"]}}, "postStart": {"exec": {"command": ["y"]}}}});
+    let hooks =
+        json!({"lifecycle": {"preStop": {"exec": {"command": ["x"]}}, "postStart": {"exec": {"command": ["y"]}}}});
     let mut b = Bench::new(with(hooks));
     b.ready_ground();
     b.image("c");
@@ -348,7 +372,10 @@ fn init_containers_go_first_and_a_sidecar_stays_until_last() {
     assert_eq!(b.look(vec![sandbox("s0", 0, true)], vec![a, side, c]), ["stop side0 30"]);
     assert_eq!(b.phase(), "Succeeded");
     let side = b.seen("side", 0, RunState::Exited, 143, "Error");
-    assert_eq!(b.send(Event::Stopped { name: "side".into(), id: "side0".into(), result: Ok(side) }), ["stop-sandbox s0"]);
+    assert_eq!(
+        b.send(Event::Stopped { name: "side".into(), id: "side0".into(), result: Ok(side) }),
+        ["stop-sandbox s0"]
+    );
     assert_eq!(b.phase(), "Succeeded");
 }
 
@@ -378,7 +405,10 @@ fn a_restarted_agent_adopts_what_runs() {
     // The volumes are checked again; nothing is started or stopped.
     assert_eq!(b.look(vec![sandbox("s0", 0, true)], vec![dead, live]), ["prepare", "probe Readiness c2"]);
     let status = &b.status()["containerStatuses"][0];
-    assert_eq!((&status["ready"], &status["restartCount"], &status["lastState"]["terminated"]["exitCode"]), (&json!(true), &json!(2), &json!(7)));
+    assert_eq!(
+        (&status["ready"], &status["restartCount"], &status["lastState"]["terminated"]["exitCode"]),
+        (&json!(true), &json!(2), &json!(7))
+    );
     assert_eq!(b.condition("Ready"), "True");
     assert_eq!(b.exit("c", 2, 1, "Error"), ["image c"]);
     assert_eq!(b.image("c"), ["start c 3"]);

@@ -195,7 +195,8 @@ impl Runtime for CriRuntime {
         let timeout = i64::try_from(timeout_s).unwrap_or(i64::MAX);
         let message = v1::ExecSyncRequest { container_id: id.to_owned(), cmd: command.to_vec(), timeout };
         // No time-out of the command itself means that only the caller limits it.
-        let limit = if timeout_s == 0 { Duration::from_secs(24 * 3600) } else { Duration::from_secs(timeout_s) + SHORT };
+        let limit =
+            if timeout_s == 0 { Duration::from_secs(24 * 3600) } else { Duration::from_secs(timeout_s) + SHORT };
         let out = self.rt().exec_sync(within(limit, message)).await.map_err(|s| match s.code() {
             // The runtime's own time-out of the command comes with this code as well: it was killed.
             Code::DeadlineExceeded => RuntimeError::Failed(format!("command timed out after {timeout_s}s")),

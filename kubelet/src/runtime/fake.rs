@@ -42,7 +42,12 @@ impl FakeRuntime {
         Self { inner: Arc::default(), clock }
     }
     pub fn add_image(&self, name: &str) {
-        let seen = ImageSeen { id: format!("sha256:{name}"), tags: vec![name.to_owned()], size_bytes: 1, ..Default::default() };
+        let seen = ImageSeen {
+            id: format!("sha256:{name}"),
+            tags: vec![name.to_owned()],
+            size_bytes: 1,
+            ..Default::default()
+        };
         self.inner.lock().images.insert(name.to_owned(), seen);
     }
     pub fn add_to_registry(&self, name: &str, size_bytes: u64) {
@@ -261,7 +266,10 @@ impl Runtime for FakeRuntime {
     }
     async fn pull(&self, name: &str, _: Option<v1::AuthConfig>, _: v1::PodSandboxConfig) -> Result<String> {
         let size = self.with(&format!("pull {name}"), |i| {
-            i.registry.get(name).copied().ok_or_else(|| RuntimeError::Failed(format!("failed to resolve reference \"{name}\"")))
+            i.registry
+                .get(name)
+                .copied()
+                .ok_or_else(|| RuntimeError::Failed(format!("failed to resolve reference \"{name}\"")))
         })?;
         self.add_image(name);
         if let Some(image) = self.inner.lock().images.get_mut(name) {

@@ -15,7 +15,7 @@ pub use cri::CriRuntime;
 pub use fake::FakeRuntime;
 
 /// The generated messages of the container runtime interface.
-#[allow(clippy::all, reason = "generated code")]
+#[allow(clippy::all, clippy::allow_attributes_without_reason, reason = "generated code")]
 pub mod proto {
     pub mod runtime_v1 {
         tonic::include_proto!("runtime.v1");

@@ -144,7 +144,10 @@ impl Reader {
         }
         let Ok(mut file) = File::open(&last) else { return Ok(()) };
         let mut reader = self.file(file, if files.is_empty() { skip_to } else { 0 })?;
-        while follow {
+        if !follow {
+            return Ok(());
+        }
+        loop {
             // Asked before the read: what was written until the end is then read.
             let running = runs();
             self.rest(&mut reader)?;
@@ -161,7 +164,6 @@ impl Reader {
                 return Err(Enough);
             }
         }
-        Ok(())
     }
 
     /// A run that is only just being made has neither a log nor a process yet; whoever follows it waits for the first of the two.

@@ -119,7 +119,8 @@ async fn route(shared: Arc<Shared>, request: Request<Incoming>, allowed: bool) -
         },
         (_, ["portForward", ns, pod]) => match shared.views.find(ns, pod, None) {
             Some(PodView { sandbox: Some(id), .. }) => {
-                let ports: Vec<i32> = query.all("ports").iter().chain(&query.all("port")).filter_map(|p| p.parse().ok()).collect();
+                let ports: Vec<i32> =
+                    query.all("ports").iter().chain(&query.all("port")).filter_map(|p| p.parse().ok()).collect();
                 stream::proxy(shared.runtime.port_forward_url(&id, &ports).await, request).await
             }
             _ => missing(ns, pod),
@@ -132,6 +133,7 @@ fn missing(ns: &str, pod: &str) -> Answer {
     text(StatusCode::NOT_FOUND, format!("pod {pod:?} of namespace {ns:?} is not on this machine"))
 }
 
+#[allow(clippy::result_large_err, reason = "the error is the answer itself, made once and sent")]
 fn container_id(shared: &Shared, ns: &str, pod: &str, container: &str) -> Result<String, Answer> {
     let view = shared.views.find(ns, pod, None).ok_or_else(|| missing(ns, pod))?;
     let id = view.running.get(container).cloned();

@@ -104,6 +104,9 @@ mod tests {
         check(None, Some(None));
         check(Some("v5.channel.k8s.io"), None);
         check(Some("SPDY/3.1+portforward.k8s.io"), None);
-        check(Some("v5.channel.k8s.io, v4.channel.k8s.io,channel.k8s.io"), Some(Some("v4.channel.k8s.io, channel.k8s.io")));
+        check(
+            Some("v5.channel.k8s.io, v4.channel.k8s.io,channel.k8s.io"),
+            Some(Some("v4.channel.k8s.io, channel.k8s.io")),
+        );
     }
 }

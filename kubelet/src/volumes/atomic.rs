@@ -78,7 +78,9 @@ fn holds(data: &Path, payload: &Payload, group: Option<u32>) -> io::Result<bool>
         match std::fs::read(&target) {
             Ok(bytes) if bytes == file.bytes => {}
             Ok(_) => return Ok(false),
-            Err(e) if e.kind() == io::ErrorKind::NotFound || e.kind() == io::ErrorKind::NotADirectory => return Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::NotFound || e.kind() == io::ErrorKind::NotADirectory => {
+                return Ok(false);
+            }
             Err(e) => return Err(e),
         }
         if std::fs::metadata(&target)?.mode() & 0o7777 != mode(file, group) {

@@ -69,7 +69,11 @@ pub fn check_host_path(host: &HostPath) -> Result<(), String> {
         ("BlockDevice", Ok(t)) => t.is_block_device(),
         _ => false,
     };
-    if fits { Ok(()) } else { Err(format!("hostPath type check failed: {} is not a {}", host.path, kind.to_lowercase())) }
+    if fits {
+        Ok(())
+    } else {
+        Err(format!("hostPath type check failed: {} is not a {}", host.path, kind.to_lowercase()))
+    }
 }
 
 /// Unmounts everything of a pod and removes its directory. Repeating it is fine.

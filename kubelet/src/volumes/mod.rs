@@ -114,7 +114,8 @@ pub async fn prepare(
     ips: &[String],
     stamp: &str,
 ) -> Result<(), String> {
-    let fetched: Result<(Sources, Tokens), String> = async { Ok((gather(pod, objects).await?, tokens(pod, objects).await?)) }.await;
+    let fetched: Result<(Sources, Tokens), String> =
+        async { Ok((gather(pod, objects).await?, tokens(pod, objects).await?)) }.await;
     for v in &pod.spec.volumes {
         let dir = volume_dir(pod_dir, &v.name);
         let failed = |e: String| format!("MountVolume.SetUp failed for volume \"{}\" : {e}", v.name);

@@ -36,12 +36,7 @@ pub fn container_mounts(
     Ok(out)
 }
 
-fn one(
-    pod: &Pod,
-    mount: &VolumeMount,
-    pod_dir: &Path,
-    vars: &BTreeMap<String, String>,
-) -> Result<v1::Mount, String> {
+fn one(pod: &Pod, mount: &VolumeMount, pod_dir: &Path, vars: &BTreeMap<String, String>) -> Result<v1::Mount, String> {
     let volume = pod.spec.volumes.iter().find(|v| v.name == mount.name);
     let volume = volume.ok_or_else(|| format!("volume \"{}\" of a mount is not in the pod", mount.name))?;
     let base = match &volume.host_path {

@@ -2,8 +2,8 @@
 
 use base64::Engine;
 
-use super::atomic::{File, Payload};
 use super::Tokens;
+use super::atomic::{File, Payload};
 use crate::api::Pod;
 use crate::api::objects::{ConfigMap, Secret};
 use crate::api::volume::{ConfigMapSource, DownwardFile, KeyToPath, Projection, Volume};

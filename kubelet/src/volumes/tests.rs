@@ -24,7 +24,8 @@ fn an_update_moves_one_link_and_leaves_no_trace() {
     assert!(!write(dir.path(), &payload(&[("a", "1", 0o644), ("sub/b", "2", 0o400)]), None, "t2").unwrap());
     assert!(write(dir.path(), &payload(&[("a", "1", 0o600), ("c", "3", 0o644)]), None, "t3").unwrap());
     assert_eq!((read("a").as_deref(), read("sub/b"), read("c").as_deref()), (Some("1"), None, Some("3")));
-    let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     assert_eq!(names, ["..data", "..t3", "a", "c"]);
 }
@@ -46,7 +47,8 @@ fn pod(spec: serde_json::Value) -> Pod {
 }
 
 fn check(volume: serde_json::Value, expect: Result<&[(&str, &str, u32)], &str>) {
-    let pod = pod(json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "1500m"}}}], "volumes": [volume]}));
+    let pod =
+        pod(json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "1500m"}}}], "volumes": [volume]}));
     let map: ConfigMap =
         serde_json::from_value(json!({"data": {"k": "v", "l": "w"}, "binaryData": {"bin": "aGk="}})).unwrap();
     let secret: Secret = serde_json::from_value(json!({"data": {"pw": "c2VjcmV0"}})).unwrap();
@@ -55,7 +57,8 @@ fn check(volume: serde_json::Value, expect: Result<&[(&str, &str, u32)], &str>) 
         secrets: [("sec".to_owned(), Arc::new(secret))].into(),
     };
     let tokens = [((String::new(), "token".to_owned()), "jwt".to_owned())].into();
-    let got = project::payload(&pod, &pod.spec.volumes[0], &Machine::default(), &["10.0.0.1".into()], &sources, &tokens);
+    let got =
+        project::payload(&pod, &pod.spec.volumes[0], &Machine::default(), &["10.0.0.1".into()], &sources, &tokens);
     match expect {
         Ok(files) => assert_eq!(got.unwrap().unwrap(), payload(files)),
         Err(message) => assert_eq!(got.unwrap_err(), message),
@@ -100,7 +103,9 @@ fn sub_paths_stay_inside() {
     let mounts = |sub: serde_json::Value| {
         let mut mount = json!({"name": "v", "mountPath": "/m"});
         mount.as_object_mut().unwrap().extend(sub.as_object().unwrap().clone());
-        let pod = pod(json!({"containers": [{"name": "c", "volumeMounts": [mount]}], "volumes": [{"name": "v", "emptyDir": {}}]}));
+        let pod = pod(
+            json!({"containers": [{"name": "c", "volumeMounts": [mount]}], "volumes": [{"name": "v", "emptyDir": {}}]}),
+        );
         let env = [("WHO".to_owned(), "me".to_owned())];
         container_mounts(&pod, &pod.spec.containers[0], dir.path(), &env, Path::new("/h"), Path::new("/t"))
             .map(|m| m.into_iter().map(|m| (m.container_path, m.host_path)).collect::<Vec<_>>())

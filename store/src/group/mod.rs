@@ -23,6 +23,7 @@ use crate::raft::snapshot::{SnapshotDir, SnapshotError};
 use crate::raft::types::TypeConfig;
 use crate::wal::{OpenError, Wal, WalConfig};
 use clock::StoreClock;
+use openraft::errors::{InitializeError, RaftError};
 use openraft::impls::BasicNode;
 use openraft::{Raft, SnapshotPolicy};
 use std::collections::BTreeMap;
@@ -51,6 +52,8 @@ pub struct GroupConfig {
     /// Keys not written for this long are deleted, each in a revision of its own.
     pub ttl: Option<Duration>,
     pub retention: Retention,
+    /// Entries that stay in the log after a snapshot, for members that are only a little behind.
+    pub log_keep: u64,
     pub tls: Option<StoreTls>,
     /// Where other members and remote API servers connect. May be `None` for a single member.
     pub listener: Option<std::net::TcpListener>,
@@ -67,6 +70,7 @@ impl GroupConfig {
             linger: Duration::ZERO,
             ttl: None,
             retention: Retention::default(),
+            log_keep: 1_000,
             tls: None,
             listener: None,
         }
@@ -96,7 +100,22 @@ pub struct Group {
     handle: Handle,
     proposer: propose::Proposer,
     reader: read::Reader,
+    #[allow(dead_code, reason = "held for its drop, which ends the group's tasks")]
     stop: Arc<DropGuard>,
+}
+
+/// A member's size at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupStats {
+    pub revision: Revision,
+    /// The oldest readable revision.
+    pub oldest: Revision,
+    pub keys: usize,
+    /// Memory that only history holds.
+    pub superseded_bytes: u64,
+    /// The log that a restart would have to apply again.
+    pub log_bytes: u64,
+    pub leader: bool,
 }
 
 /// What the parts of a running member share.
@@ -157,8 +176,12 @@ impl Group {
         let raft = &self.handle.raft;
         if !raft.is_initialized().await.map_err(|e| raft_error(&e))? {
             let nodes: BTreeMap<_, _> = config.members.iter().map(|(id, a)| (*id, BasicNode::new(a))).collect();
-            // Every member starts with the same list, which is as good as one of them doing so.
-            raft.initialize(nodes).await.map_err(|e| raft_error(&e))?;
+            // Every member starts with the same list, which is as good as one of them doing so. Another may have been
+            // quicker and asked for this one's vote already.
+            match raft.initialize(nodes).await {
+                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+                Err(error) => return Err(raft_error(&error)),
+            }
         } else if config.members.len() == 1 {
             raft.trigger().elect(false).await.map_err(|e| raft_error(&e))?;
         }
@@ -188,6 +211,19 @@ impl Group {
     /// The state that this member has applied, for tests and metrics.
     pub fn applied_revision(&self) -> Revision {
         self.handle.hub.view().revision()
+    }
+
+    /// What this member holds, for metrics.
+    pub fn stats(&self) -> GroupStats {
+        let view = self.handle.hub.view();
+        GroupStats {
+            revision: view.revision(),
+            oldest: view.oldest(),
+            keys: view.keys(),
+            superseded_bytes: view.superseded_bytes(),
+            log_bytes: self.handle.wal.bytes_after(self.handle.snapshots.current().unwrap_or_default().0),
+            leader: self.is_leader(),
+        }
     }
 
     /// The hash chain over everything this member has applied.
@@ -265,14 +301,14 @@ fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::Confi
     let single = config.members.len() == 1;
     openraft::Config {
         cluster_name: config.name.clone(),
-        heartbeat_interval: 250,
-        election_timeout_min: 1_000,
-        election_timeout_max: 2_000,
+        heartbeat_interval: 300,
+        election_timeout_min: 1_500,
+        election_timeout_max: 3_000,
         install_snapshot_timeout: 60_000,
         max_payload_entries: 256,
         snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: 1_000,
-        purge_batch_size: 256,
+        max_in_snapshot_log_to_keep: config.log_keep,
+        purge_batch_size: 1,
         enable_tick: !single,
         enable_heartbeat: !single,
         enable_pre_vote: Some(true),

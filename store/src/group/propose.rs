@@ -140,11 +140,13 @@ fn answer(outcome: Outcome, counts: &[usize], replies: Vec<oneshot::Sender<Outco
     }
 }
 
-
 /// An entry that was handed to Raft here.
 pub struct Submitted {
     entry: Arc<Entry>,
-    pending: Result<openraft::type_config::alias::OneshotReceiverOf<TypeConfig, ClientWriteResult<TypeConfig>>, Fatal<TypeConfig>>,
+    pending: Result<
+        openraft::type_config::alias::OneshotReceiverOf<TypeConfig, ClientWriteResult<TypeConfig>>,
+        Fatal<TypeConfig>,
+    >,
 }
 
 impl Handle {
@@ -204,7 +206,10 @@ impl Handle {
                     Ok(replies) => return Ok(replies),
                     Err(ForwardError::Store(error)) => return Err(error),
                     Err(ForwardError::Unknown(error)) => return Err(StoreError::Unknown(error)),
-                    Err(ForwardError::NotLeader | ForwardError::Unreachable(_)) => {}
+                    Err(ForwardError::NotLeader) => {}
+                    Err(ForwardError::Unreachable(error)) => {
+                        tracing::debug!(leader, error, "the leader is unreachable")
+                    }
                 }
             }
             if tokio::time::Instant::now() >= deadline {

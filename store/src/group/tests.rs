@@ -127,6 +127,7 @@ impl Cluster {
             members: self.members.clone(),
             listener: Some(listener),
             tls: self.tls.clone(),
+            log_keep: 5,
             ..GroupConfig::single("state", self.dirs[i].path())
         };
         self.groups[i] = Some(Group::open(config).await.unwrap());
@@ -207,11 +208,7 @@ async fn a_member_that_missed_everything_gets_a_snapshot() {
     let address = cluster.members[&(behind as u64 + 1)].clone();
     cluster.stop(behind).await;
     cluster.dirs[behind] = TempDir::new().unwrap();
-    // More than the log keeps behind a snapshot.
-    let txns: Vec<_> = (0..1_500).map(|i| put(&format!("k{i:04}"), "v")).collect();
-    for txns in txns.chunks(1) {
-        cluster.group(leader).txn_batch(txns.to_vec()).await.unwrap();
-    }
+    write(cluster.group(leader), 0..20).await;
     cluster.group(leader).snapshot().await.unwrap();
     let wal = cluster.group(leader).handle.wal.clone();
     wait(|| wal.ends().0.is_some_and(|purged| purged.index > 0)).await;
@@ -265,7 +262,8 @@ async fn a_remote_store_works_over_tls_and_strangers_do_not() {
     let mut watch = remote.watch(request).await.unwrap();
     write(&remote, 0..3).await;
     assert_eq!(keys(&remote).await, expected(3));
-    let failed = Txn { compare: vec![Compare::exists("none")], failure: vec![Op::Get { key: "k001".into() }], ..put("x", "") };
+    let failed =
+        Txn { compare: vec![Compare::exists("none")], failure: vec![Op::Get { key: "k001".into() }], ..put("x", "") };
     let reply = remote.txn(failed).await.unwrap();
     assert!(!reply.succeeded && matches!(&reply.ops[..], [crate::api::OpReply::Get(Some(kv))] if kv.value == "v1"));
     let mut revisions = Vec::new();

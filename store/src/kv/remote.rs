@@ -3,7 +3,9 @@
 
 use super::convert;
 use super::service::decode_error;
-use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest};
+use crate::api::{
+    RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest,
+};
 use crate::limits;
 use crate::peer::{self, MAX_MESSAGE, StoreTls, TlsError};
 use crate::proto::kv_client::KvClient;
@@ -138,9 +140,8 @@ impl Store for RemoteStore {
     }
 
     async fn read_revision(&self) -> Result<Revision, StoreError> {
-        let call = |mut member: KvClient<Channel>| async move {
-            member.read_revision(proto::ReadRevisionRequest {}).await
-        };
+        let call =
+            |mut member: KvClient<Channel>| async move { member.read_revision(proto::ReadRevisionRequest {}).await };
         Ok(convert::revision(self.call(Again::Always, call).await?.header.as_ref()))
     }
 

@@ -73,13 +73,16 @@ impl Reply {
 /// The outcome of one entry. Its events are in the history, from the revision before it up to `revision`.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
+    #[allow(dead_code, reason = "part of what apply says; the tests hold members against each other by it")]
     pub revision: Revision,
     pub replies: Vec<Reply>,
 }
 
 /// The members' states have come apart, or an entry is not one that any proposer makes. Going on would corrupt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this member's state at revision {revision} differs from the leader's (hash {ours:016x}, leader {theirs:016x})")]
+#[error(
+    "this member's state at revision {revision} differs from the leader's (hash {ours:016x}, leader {theirs:016x})"
+)]
 pub struct Diverged {
     pub revision: Revision,
     pub ours: u64,
@@ -239,6 +242,11 @@ impl Mvcc {
         for live in &self.live {
             assert!(live.0.mod_revision.0 <= self.revision && live.0.create_revision <= live.0.mod_revision);
         }
-        assert!(self.marks.iter().zip(self.marks.iter().skip(1)).all(|(a, b)| a.time_ms < b.time_ms && a.revision <= b.revision));
+        assert!(
+            self.marks
+                .iter()
+                .zip(self.marks.iter().skip(1))
+                .all(|(a, b)| a.time_ms < b.time_ms && a.revision <= b.revision)
+        );
     }
 }

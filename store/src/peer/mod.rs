@@ -92,9 +92,7 @@ impl Peers {
     }
 }
 
-async fn within(
-    call: impl Future<Output = Result<tonic::Response<Frame>, Status>>,
-) -> Result<Frame, ForwardError> {
+async fn within(call: impl Future<Output = Result<tonic::Response<Frame>, Status>>) -> Result<Frame, ForwardError> {
     match tokio::time::timeout(FORWARD_TIMEOUT, call).await {
         Err(_) => Err(ForwardError::Unknown("the leader did not answer in time".into())),
         Ok(Ok(answer)) => Ok(answer.into_inner()),
@@ -109,7 +107,11 @@ fn forward_error(status: Status) -> ForwardError {
     if let Some(error) = status_error(&status) {
         return ForwardError::Store(error);
     }
-    if never_sent(&status) { ForwardError::Unreachable(status.to_string()) } else { ForwardError::Unknown(status.to_string()) }
+    if never_sent(&status) {
+        ForwardError::Unreachable(status.to_string())
+    } else {
+        ForwardError::Unknown(status.to_string())
+    }
 }
 
 /// Whether a failed call certainly did not reach the other side: no connection could be made.

@@ -105,7 +105,8 @@ impl RaftNetworkV2<TypeConfig> for Network {
             async move {
                 let chunk = tokio::task::spawn_blocking(move || read_chunk(&file, at)).await;
                 // A chunk that cannot be read ends the stream early, which the receiver refuses as damaged.
-                let chunk = chunk.ok()?.inspect_err(|error| tracing::error!(%error, "a snapshot cannot be read")).ok()??;
+                let chunk =
+                    chunk.ok()?.inspect_err(|error| tracing::error!(%error, "a snapshot cannot be read")).ok()??;
                 let next = at + chunk.len() as u64;
                 Some((peers.frame(chunk), next))
             }

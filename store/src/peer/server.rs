@@ -3,8 +3,8 @@
 use super::{NOT_LEADER, check, error_status, wire};
 use crate::codec::{self, Reader};
 use crate::group::Handle;
-use crate::group::ReadError;
 use crate::group::ProposeError;
+use crate::group::ReadError;
 use crate::proto::Frame;
 use crate::proto::peer_server::Peer;
 use crate::raft::snapshot::SnapshotFile;

@@ -176,7 +176,6 @@ async fn handshake(stream: TcpStream, acceptor: Option<TlsAcceptor>) -> io::Resu
     }
 }
 
-
 macro_rules! delegate {
     ($self:ident, $stream:ident => $call:expr) => {
         match $self.get_mut() {

@@ -68,11 +68,13 @@ impl RaftLogReader<TypeConfig> for Log {
                     return None;
                 }
                 let end = rest.end;
-                Some(match wal.read(rest, CHUNK_BYTES) {
-                    Ok(entries) => {
-                        let next = entries.last().map_or(end, |entry| entry.log_id.index + 1);
-                        (entries.into_iter().map(Ok).collect::<Vec<_>>(), next..end)
-                    }
+                let missing = || io::Error::other(format!("the log has no entry {}", rest.start));
+                let read = wal.read(rest.clone(), CHUNK_BYTES).and_then(|entries| {
+                    let next = entries.last().ok_or_else(missing)?.log_id.index + 1;
+                    Ok((entries, next))
+                });
+                Some(match read {
+                    Ok((entries, next)) => (entries.into_iter().map(Ok).collect::<Vec<_>>(), next..end),
                     Err(error) => (vec![Err(error)], end..end),
                 })
             }

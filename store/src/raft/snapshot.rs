@@ -31,7 +31,11 @@ const END: u8 = 4;
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error("{path} cannot be used", path = .path.display())]
-    Io { path: PathBuf, #[source] source: io::Error },
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("{path} is damaged: {what}", path = .path.display())]
     Damaged { path: PathBuf, what: String },
     #[error("{path} has format version {found}, this build reads version {VERSION}", path = .path.display())]
@@ -52,9 +56,12 @@ pub struct SnapshotDir {
     dir: PathBuf,
 }
 
+/// A snapshot with what it holds.
+pub type Found = (Meta, Mvcc, SnapshotFile);
+
 impl SnapshotDir {
     /// Opens the directory and reads the newest snapshot in it, if there is one.
-    pub fn open(dir: &Path) -> Result<(Self, Option<(Meta, Mvcc, SnapshotFile)>), SnapshotError> {
+    pub fn open(dir: &Path) -> Result<(Self, Option<Found>), SnapshotError> {
         let at = |source| SnapshotError::Io { path: dir.to_owned(), source };
         std::fs::create_dir_all(dir).map_err(at)?;
         let mut names = Vec::new();
@@ -96,7 +103,8 @@ impl SnapshotDir {
     pub fn promote(&self, file: &mut SnapshotFile, meta: &Meta) -> Result<(), SnapshotError> {
         let index = meta.last_log_id.map_or(0, |id| id.index);
         let path = self.dir.join(format!("{index:016x}.snap"));
-        let done = file.file.sync_all().and_then(|()| std::fs::rename(&file.path, &path)).and_then(|()| sync_dir(&self.dir));
+        let done =
+            file.file.sync_all().and_then(|()| std::fs::rename(&file.path, &path)).and_then(|()| sync_dir(&self.dir));
         done.map_err(|source| SnapshotError::Io { path: path.clone(), source })?;
         file.path = path;
         file.bytes = file.file.metadata().map(|m| m.len()).unwrap_or(file.bytes);

@@ -1,8 +1,8 @@
 //! The log on disk: segments, one writer thread that makes each group of records durable with one fdatasync, and recent
 //! entries in memory. It decides when bytes are durable; what they mean is Raft's.
 
-mod open;
 mod index;
+mod open;
 pub mod record;
 #[cfg(test)]
 mod tests;
@@ -39,12 +39,7 @@ pub struct WalConfig {
 
 impl Default for WalConfig {
     fn default() -> Self {
-        Self {
-            linger: Duration::ZERO,
-            segment_bytes: 64 << 20,
-            zero_ahead_bytes: 4 << 20,
-            cache_bytes: 32 << 20,
-        }
+        Self { linger: Duration::ZERO, segment_bytes: 64 << 20, zero_ahead_bytes: 4 << 20, cache_bytes: 32 << 20 }
     }
 }
 
@@ -88,7 +83,10 @@ impl Wal {
             Arc::new(Shared { index: Mutex::new(index), queue: Mutex::new(Queue::default()), wake: Condvar::new() });
         let thread = {
             let shared = shared.clone();
-            std::thread::Builder::new().name("wal".into()).spawn(move || writer.run(&shared)).map_err(OpenError::Thread)?
+            std::thread::Builder::new()
+                .name("wal".into())
+                .spawn(move || writer.run(&shared))
+                .map_err(OpenError::Thread)?
         };
         Ok(Self { owner: Arc::new(Owner { shared, writer: Mutex::new(Some(thread)) }) })
     }

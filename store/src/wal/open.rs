@@ -1,9 +1,9 @@
 //! Opens a log: reads every segment, cuts off what was never acknowledged, and refuses what is damaged. It never repairs.
 
+use super::WalConfig;
 use super::index::{Index, Location};
 use super::record::{self, HeaderError, Kind, Scan, State, Tail};
 use super::writer::{Segment, Writer, segment_name, sync_dir, write_zeros};
-use super::WalConfig;
 use crate::codec::{DecodeError, Reader};
 use crate::raft::types::{self, LogId};
 use bytes::Bytes;
@@ -16,15 +16,28 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("{path} cannot be used", path = .path.display())]
-    Io { path: PathBuf, #[source] source: io::Error },
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("{path} is in use by another process", path = .path.display())]
     InUse { path: PathBuf },
     #[error("{path} is damaged at byte {at}: a record that was durable does not match its checksum", path = .path.display())]
     Damaged { path: PathBuf, at: u32 },
     #[error("{path} is damaged", path = .path.display())]
-    Header { path: PathBuf, #[source] source: HeaderError },
+    Header {
+        path: PathBuf,
+        #[source]
+        source: HeaderError,
+    },
     #[error("{path} holds a record at byte {at} that this build does not understand", path = .path.display())]
-    Record { path: PathBuf, at: u32, #[source] source: DecodeError },
+    Record {
+        path: PathBuf,
+        at: u32,
+        #[source]
+        source: DecodeError,
+    },
     #[error("{path} does not follow the segment before it: one is missing", path = .path.display())]
     MissingSegment { path: PathBuf },
     #[error("{path} holds entry {found} where entry {expected} belongs", path = .path.display())]
@@ -45,6 +58,9 @@ impl<T> At<T> for io::Result<T> {
 
 pub fn open(dir: &Path, config: WalConfig) -> Result<(Writer, Index), OpenError> {
     std::fs::create_dir_all(dir).at(dir)?;
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        sync_dir(parent).at(parent)?;
+    }
     let lock = lock(dir)?;
     let mut found = Recovered::default();
     let sequences = sequences(dir)?;

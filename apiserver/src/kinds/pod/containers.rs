@@ -198,7 +198,7 @@ fn field_ref(reference: &Value, path: &str, errors: &mut FieldErrors) {
     }
     let field = str_at(reference, "fieldPath");
     let keyed = ["metadata.annotations['", "metadata.labels['"].iter().any(|start| field.starts_with(start));
-    if !FIELDS.contains(&field) && !(keyed && field.ends_with("']")) {
+    if !(FIELDS.contains(&field) || keyed && field.ends_with("']")) {
         errors.not_supported(format!("{path}.fieldPath"), field, FIELDS);
     }
 }

@@ -1,1 +1,0 @@
-//! The loop over a fake runtime.
