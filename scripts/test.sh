@@ -13,9 +13,9 @@ scripts/build.sh
 step "unit and property tests"
 cargo test --release --workspace --lib --bins --quiet
 cargo test --release --workspace --test api --test kernel --quiet
-step "end-to-end suite on real containers"
+step "end-to-end suites on real containers"
 conformance/tools.sh
-cargo test --release --workspace --test first_light
+cargo test --release --workspace --test first_light --test wide
 step "clippy"
 cargo clippy --release --workspace --all-targets --quiet -- -D warnings
 echo "all checks and tests passed"

@@ -10,7 +10,7 @@ use crate::http::target::ResourcePath;
 use crate::http::{Outcome, Query, Request, Response, Verb};
 use crate::pipeline::{Identified, attributes, forbidden, with_warnings};
 use crate::rest::call::{Call, WriteOptions};
-use crate::rest::decode::decode;
+use crate::rest::decode::{decode, schema_type};
 use crate::rest::delete::{DeleteOptions, delete, delete_collection};
 use crate::rest::output::{Include, Writer};
 use crate::rest::stored::Written;
@@ -172,13 +172,14 @@ fn delete_options(query: &Query, input: Input, body: &Bytes) -> Outcome<DeleteOp
     DeleteOptions::read(body, query)
 }
 
-/// `DeleteOptions` may come with the apiVersion of the kind that is deleted.
+/// `DeleteOptions` may come with the apiVersion of the kind that is deleted: client-go sends `apps/v1` for a Deployment.
 fn decode_options(input: Input, body: &Bytes) -> Outcome<Value> {
-    use gantry_apimachinery::schema::decode::untyped;
-    match input {
-        Input::Protobuf => Ok(decode(input, body, "", "v1", "DeleteOptions")?.object),
-        _ => untyped(body).map_err(|error| Status::bad_request(error.to_string()).into()),
-    }
+    use gantry_apimachinery::{protobuf, schema::decode::untyped};
+    let options = match input {
+        Input::Protobuf => protobuf::decode(body, schema_type("", "v1", "DeleteOptions")).map_err(|e| e.to_string()),
+        _ => untyped(body).map_err(|e| e.to_string()),
+    };
+    options.map_err(|error| Status::bad_request(error).into())
 }
 
 fn with_dry_run<'b>(call: &'b Call<'_>, options: &DeleteOptions) -> Call<'b> {
@@ -297,5 +298,23 @@ fn may_bind(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
     match at.core.authorizer.authorize(at.core, at.user, &what) {
         Decision::Allow => Ok(()),
         Decision::Deny(reason) => Err(forbidden(&what, &reason).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A protobuf envelope (`k8s\0`, runtime.Unknown) as client-go's typed clients send with a delete.
+    #[test]
+    fn delete_options_name_the_group_of_what_is_deleted() {
+        let mut body = b"k8s\0".to_vec();
+        let type_meta = [&b"\x0a\x07apps/v1\x12\x0d"[..], b"DeleteOptions"].concat();
+        body.extend([0x0a, type_meta.len() as u8]);
+        body.extend(type_meta);
+        // gracePeriodSeconds: 7
+        body.extend([0x12, 2, 0x08, 7]);
+        let options = decode_options(Input::Protobuf, &body.into()).unwrap();
+        assert_eq!(options["gracePeriodSeconds"], 7);
     }
 }

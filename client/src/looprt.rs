@@ -9,6 +9,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -81,6 +83,8 @@ impl<K: Clone + Eq + Hash> LoopSpec<K> {
     }
 }
 
+type Handler<K> = Arc<dyn Fn(K) -> BoxFuture<'static, Result<Next, HandlerError>> + Send + Sync>;
+
 /// Runs the loop until it is cancelled; keys in work are finished first.
 pub async fn run<K, H, F>(spec: LoopSpec<K>, handler: H)
 where
@@ -88,11 +92,18 @@ where
     H: Fn(K) -> F + Send + Sync + 'static,
     F: Future<Output = Result<Next, HandlerError>> + Send + 'static,
 {
+    run_erased(spec, Arc::new(move |key| handler(key).boxed())).await;
+}
+
+/// Handlers and their futures are behind pointers, so that all loops of a program share this code.
+async fn run_erased<K>(spec: LoopSpec<K>, handler: Handler<K>)
+where
+    K: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static,
+{
     let label = LoopLabel { r#loop: spec.name.to_owned() };
     let queue = spec.queue.clone();
     let depth: StaleCount = Arc::new(move || u64::try_from(queue.len()).unwrap_or(u64::MAX));
     spec.metrics.loops().collector.insert(spec.name, depth, spec.stale.clone());
-    let handler = Arc::new(handler);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..spec.workers.max(1) {
         let worker = Worker {
@@ -103,7 +114,7 @@ where
             handled: spec.metrics.loops().handled.get_or_create(&label).clone(),
             errors: spec.metrics.loops().errors.get_or_create(&label).clone(),
         };
-        tasks.spawn(worker.run());
+        tasks.spawn(worker.run().boxed());
     }
     match spec.resync {
         Some(keys) => drop(spec.cancel.run_until_cancelled(resync(&spec.queue, keys)).await),
@@ -129,20 +140,18 @@ async fn resync<K: Clone + Eq + Hash>(queue: &WorkQueue<K>, keys: Resync<K>) {
     }
 }
 
-struct Worker<K, H> {
+struct Worker<K> {
     name: &'static str,
     queue: WorkQueue<K>,
-    handler: Arc<H>,
+    handler: Handler<K>,
     latency_s: prometheus_client::metrics::histogram::Histogram,
     handled: prometheus_client::metrics::counter::Counter,
     errors: prometheus_client::metrics::counter::Counter,
 }
 
-impl<K, H, F> Worker<K, H>
+impl<K> Worker<K>
 where
     K: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static,
-    H: Fn(K) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<Next, HandlerError>> + Send + 'static,
 {
     async fn run(self) {
         while let Some((key, since)) = self.queue.next_since().await {

@@ -79,12 +79,8 @@ impl RawList {
         self.read(|item| serde_json::from_str(item.get()).map(Some).map_err(ApiError::Decode))
     }
 
-    /// Items that do not decode are handed to `skipped` and left out.
-    pub fn lenient<T: DeserializeOwned>(&self, skipped: impl Fn(serde_json::Error)) -> Result<List<T>, ApiError> {
-        self.read(|item| Ok(serde_json::from_str(item.get()).map_err(&skipped).ok()))
-    }
-
-    fn read<T>(&self, item: impl Fn(&RawValue) -> Result<Option<T>, ApiError>) -> Result<List<T>, ApiError> {
+    /// Items for which `item` gives nothing are left out.
+    pub fn read<T>(&self, item: impl Fn(&RawValue) -> Result<Option<T>, ApiError>) -> Result<List<T>, ApiError> {
         let form: ListForm = serde_json::from_slice(&self.body).map_err(ApiError::Decode)?;
         let mut items = Vec::with_capacity(form.items.as_ref().map_or(0, Vec::len));
         for raw in form.items.unwrap_or_default() {
@@ -132,7 +128,7 @@ mod tests {
             br#"{"kind":"L","metadata":{"resourceVersion":"9","continue":"c"},"items":[1,"x",3]}"#,
         ));
         assert!(list.strict::<u32>().is_err());
-        let read = list.lenient::<u32>(|_| ()).unwrap();
+        let read = list.read(|item| Ok(serde_json::from_str::<u32>(item.get()).ok())).unwrap();
         assert_eq!((read.items, read.resource_version.as_str(), read.continue_token.as_str()), (vec![1, 3], "9", "c"));
         let empty = RawList::new(Bytes::from_static(br#"{"metadata":{},"items":null}"#));
         assert!(empty.strict::<u32>().unwrap().items.is_empty());

@@ -2,12 +2,17 @@
 //! kubectl, and waiting on conditions. It decides how a test reaches the product; it never reaches into a crate.
 
 pub mod cluster;
+pub mod fleet;
 pub mod kubectl;
+pub mod machine;
 pub mod namespace;
 pub mod runner;
 pub mod tools;
+pub mod traces;
 pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};
+pub use fleet::{Fleet, Side};
 pub use kubectl::Kubectl;
+pub use machine::Machine;
 pub use wait::{wait_for, wait_until};

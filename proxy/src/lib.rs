@@ -9,6 +9,7 @@ pub mod discovery;
 pub mod dns;
 pub mod model;
 pub mod nft;
+pub mod routes;
 pub mod ruleset;
 
 mod agent;
@@ -31,6 +32,7 @@ pub struct Config {
     pub masquerade_egress: bool,
     pub nft: PathBuf,
     pub conntrack: PathBuf,
+    pub ip: PathBuf,
 }
 
 impl Default for Config {
@@ -44,6 +46,7 @@ impl Default for Config {
             masquerade_egress: true,
             nft: "/usr/sbin/nft".into(),
             conntrack: "/usr/sbin/conntrack".into(),
+            ip: "/usr/sbin/ip".into(),
         }
     }
 }

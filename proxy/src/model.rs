@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
 /// Lists that the API leaves out or gives as null are empty.
-fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
+pub fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
     Option::<T>::deserialize(d).map(Option::unwrap_or_default)
 }
 
@@ -198,7 +198,7 @@ impl Endpoint {
 }
 
 /// Keeps what is used: annotations and owners would double the size of a copy of every Service.
-fn slim_meta<'de, D: Deserializer<'de>>(d: D) -> Result<ObjectMeta, D::Error> {
+pub fn slim_meta<'de, D: Deserializer<'de>>(d: D) -> Result<ObjectMeta, D::Error> {
     let mut meta = ObjectMeta::deserialize(d)?;
     meta.annotations = BTreeMap::new();
     meta.owner_references = Vec::<OwnerReference>::new();

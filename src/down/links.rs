@@ -1,7 +1,8 @@
-//! Removing links and nftables tables by name. What is already gone is fine.
+//! Removing links, routes and nftables tables by name. What is already gone is fine.
 
 use crate::preflight::find_program;
 use anyhow::Context;
+use gantry_proxy::routes::PROTOCOL;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -56,6 +57,18 @@ pub fn remove_table(name: &str) -> anyhow::Result<()> {
     {
         let output = run("nft", &["delete", "table", "inet", name])?;
         anyhow::ensure!(output.status.success(), "deleting table inet {name}: {}", text_of(&output));
+    }
+    Ok(())
+}
+
+/// Forgets the ways to other machines' pods. Another cluster's node in the same network namespace sets its own again.
+pub fn remove_routes() -> anyhow::Result<()> {
+    // Not `ip route flush`: it fails where no route was ever made.
+    let shown = run("ip", &["-4", "-json", "route", "show", "proto", PROTOCOL])?;
+    let routes: Vec<Value> = serde_json::from_slice(&shown.stdout).unwrap_or_default();
+    for range in routes.iter().filter_map(|route| route["dst"].as_str()) {
+        let output = run("ip", &["-4", "route", "delete", range, "proto", PROTOCOL])?;
+        anyhow::ensure!(output.status.success(), "removing the route to {range}: {}", text_of(&output));
     }
     Ok(())
 }

@@ -87,6 +87,7 @@ fn remove_network(data: &DataDir, footprint: &Footprint) -> anyhow::Result<()> {
         // The node lived in a namespace of its own, which goes away with its table and link.
         return Ok(());
     }
+    links::remove_routes()?;
     links::remove_link(&footprint.dns_link)?;
     links::remove_table(&footprint.nft_table)
 }

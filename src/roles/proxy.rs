@@ -17,6 +17,7 @@ pub fn config(data: &DataDir, node_name: &str, node: &NodeArgs, network: &Networ
         discovery: data.discovery(),
         nft: preflight::find_program("nft").unwrap_or(defaults.nft),
         conntrack: preflight::find_program("conntrack").unwrap_or(defaults.conntrack),
+        ip: preflight::find_program("ip").unwrap_or(defaults.ip),
         masquerade_egress: defaults.masquerade_egress,
     }
 }

@@ -2,15 +2,17 @@
 
 pub mod discovery;
 mod health;
+mod prose;
 
 use crate::core::Core;
 use crate::http::body::{JSON, respond, text};
 use crate::http::negotiate::{self, Output};
 use crate::http::{Outcome, Query, Response};
 use crate::rest::output::respond_in;
-use gantry_apimachinery::openapi::{self, NoProse};
+use gantry_apimachinery::openapi;
 use gantry_apimachinery::status::Status;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use prose::Texts;
 use serde_json::{Value, json};
 
 /// Answers a path outside the resources.
@@ -34,7 +36,7 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
         ["api", version] => found(headers, discovery::resources("", version)),
         ["apis", group] => found(headers, discovery::group(group)),
         ["apis", group, version] => found(headers, discovery::resources(group, version)),
-        ["openapi", "v2"] => document(headers, openapi::v2(&NoProse)),
+        ["openapi", "v2"] => document(headers, openapi::v2(&Texts::of_all_groups())),
         ["openapi", "v3"] => document(headers, openapi::v3_index()),
         ["openapi", "v3", "api", version] => open_api("", version, headers),
         ["openapi", "v3", "apis", group, version] => open_api(group, version, headers),
@@ -90,7 +92,7 @@ fn document(headers: &HeaderMap, body: Vec<u8>) -> Outcome<Response> {
 }
 
 fn open_api(group: &str, version: &str, headers: &HeaderMap) -> Outcome<Response> {
-    let body = openapi::v3(group, version, &NoProse).ok_or_else(Status::no_such_resource)?;
+    let body = openapi::v3(group, version, &Texts::of_group(group)).ok_or_else(Status::no_such_resource)?;
     let etag = format!("\"{}\"", openapi::hash(group, version));
     Ok(tagged(headers, respond(StatusCode::OK, JSON, body), &etag))
 }

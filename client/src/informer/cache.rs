@@ -4,20 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gantry_apimachinery::meta::Object;
-
 use super::Change;
+use super::held::{Entry, Held};
 
-type IndexFn<T> = Arc<dyn Fn(&T) -> Vec<String> + Send + Sync>;
+type IndexFn = Arc<dyn Fn(&dyn Held) -> Vec<String> + Send + Sync>;
 
-struct Index<T> {
-    key: IndexFn<T>,
+struct Index {
+    key: IndexFn,
     members: BTreeMap<String, BTreeSet<String>>,
 }
 
-pub(super) struct Cache<T> {
-    objects: BTreeMap<String, Arc<T>>,
-    indexes: BTreeMap<&'static str, Index<T>>,
+#[derive(Default)]
+pub(super) struct Cache {
+    objects: BTreeMap<String, Entry>,
+    indexes: BTreeMap<&'static str, Index>,
 }
 
 /// Namespaces hold no slash and sort before their objects, so one namespace is one range.
@@ -29,18 +29,12 @@ pub(super) fn key(ns: &str, name: &str) -> String {
     key
 }
 
-fn key_of<T: Object>(object: &T) -> String {
+fn key_of(object: &dyn Held) -> String {
     key(&object.meta().namespace, &object.meta().name)
 }
 
-impl<T> Default for Cache<T> {
-    fn default() -> Self {
-        Cache { objects: BTreeMap::new(), indexes: BTreeMap::new() }
-    }
-}
-
-impl<T: Object> Cache<T> {
-    pub fn get(&self, ns: &str, name: &str) -> Option<Arc<T>> {
+impl Cache {
+    pub fn get(&self, ns: &str, name: &str) -> Option<Entry> {
         self.objects.get(&key(ns, name)).cloned()
     }
 
@@ -48,39 +42,39 @@ impl<T: Object> Cache<T> {
         self.objects.len()
     }
 
-    pub fn list(&self) -> Vec<Arc<T>> {
-        self.objects.values().cloned().collect()
+    /// All objects, in order.
+    pub fn each(&self, take: &mut dyn FnMut(&Entry)) {
+        self.objects.values().for_each(take);
     }
 
-    pub fn list_namespace(&self, ns: &str) -> Vec<Arc<T>> {
+    pub fn each_in_namespace(&self, ns: &str, take: &mut dyn FnMut(&Entry)) {
         let start = key(ns, "");
-        self.objects.range(start.clone()..).take_while(|(k, _)| k.starts_with(&start)).map(|(_, o)| o.clone()).collect()
+        let range = self.objects.range(start.clone()..).take_while(|(k, _)| k.starts_with(&start));
+        range.for_each(|(_, object)| take(object));
     }
 
-    pub fn add_index(&mut self, name: &'static str, key: IndexFn<T>) {
+    pub fn add_index(&mut self, name: &'static str, key: IndexFn) {
         let mut index = Index { key, members: BTreeMap::new() };
         for (id, object) in &self.objects {
-            index.insert(id, object);
+            index.insert(id, object.as_ref());
         }
         self.indexes.insert(name, index);
     }
 
-    pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<T>> {
-        let Some(members) = self.indexes.get(name).and_then(|index| index.members.get(value)) else {
-            return Vec::new();
-        };
-        members.iter().filter_map(|id| self.objects.get(id).cloned()).collect()
+    pub fn each_by_index(&self, name: &str, value: &str, take: &mut dyn FnMut(&Entry)) {
+        let members = self.indexes.get(name).and_then(|index| index.members.get(value));
+        members.into_iter().flatten().filter_map(|id| self.objects.get(id)).for_each(take);
     }
 
     /// An object was added or modified. One that was deleted and made again meanwhile is told as both.
-    pub fn apply(&mut self, object: T) -> Vec<Change<T>> {
-        let (id, new) = (key_of(&object), Arc::new(object));
+    pub fn apply(&mut self, new: Entry) -> Vec<Change<dyn Held>> {
+        let id = key_of(new.as_ref());
         let old = self.objects.insert(id.clone(), new.clone());
         for index in self.indexes.values_mut() {
             if let Some(old) = &old {
-                index.remove(&id, old);
+                index.remove(&id, old.as_ref());
             }
-            index.insert(&id, &new);
+            index.insert(&id, new.as_ref());
         }
         match old {
             Some(old) if old.meta().uid != new.meta().uid => {
@@ -92,19 +86,19 @@ impl<T: Object> Cache<T> {
     }
 
     /// An object is gone; `last` is its final state where the server said it.
-    pub fn remove(&mut self, ns: &str, name: &str, last: Option<T>) -> Vec<Change<T>> {
+    pub fn remove(&mut self, ns: &str, name: &str, last: Option<Entry>) -> Vec<Change<dyn Held>> {
         let id = key(ns, name);
         let Some(old) = self.objects.remove(&id) else { return Vec::new() };
         for index in self.indexes.values_mut() {
-            index.remove(&id, &old);
+            index.remove(&id, old.as_ref());
         }
-        vec![Change::Deleted(last.map_or(old, Arc::new))]
+        vec![Change::Deleted(last.unwrap_or(old))]
     }
 
     /// The whole state at once, after a list: the difference becomes changes.
-    pub fn replace(&mut self, objects: Vec<T>) -> Vec<Change<T>> {
-        let present: BTreeSet<String> = objects.iter().map(key_of).collect();
-        let absent: Vec<Arc<T>> =
+    pub fn replace(&mut self, objects: Vec<Entry>) -> Vec<Change<dyn Held>> {
+        let present: BTreeSet<String> = objects.iter().map(|object| key_of(object.as_ref())).collect();
+        let absent: Vec<Entry> =
             self.objects.iter().filter(|(id, _)| !present.contains(*id)).map(|(_, o)| o.clone()).collect();
         let mut changes = Vec::new();
         for object in absent {
@@ -117,14 +111,14 @@ impl<T: Object> Cache<T> {
     }
 }
 
-impl<T> Index<T> {
-    fn insert(&mut self, id: &str, object: &T) {
+impl Index {
+    fn insert(&mut self, id: &str, object: &dyn Held) {
         for value in (self.key)(object) {
             self.members.entry(value).or_default().insert(id.to_owned());
         }
     }
 
-    fn remove(&mut self, id: &str, object: &T) {
+    fn remove(&mut self, id: &str, object: &dyn Held) {
         for value in (self.key)(object) {
             if let Some(members) = self.members.get_mut(&value) {
                 members.remove(id);

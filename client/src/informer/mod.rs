@@ -2,9 +2,11 @@
 //! list and a watch. Never writes, and never polls: an idle informer costs one open stream.
 
 mod cache;
+mod held;
 mod lines;
 mod reflector;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use gantry_apimachinery::kinds::Kind;
@@ -17,6 +19,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::client::Client;
 use crate::metrics::Metrics;
 use cache::Cache;
+use held::{Entry, Held, typed, typed_change, typed_ref};
 
 /// Changes that a slow subscriber may lag behind before it is told to read everything again.
 const FAN_OUT: usize = 1024;
@@ -48,7 +51,7 @@ impl InformerOptions {
 
 /// What happened to one object.
 #[derive(Debug)]
-pub enum Change<T> {
+pub enum Change<T: ?Sized> {
     /// It is there, or is different from `old`.
     Applied { old: Option<Arc<T>>, new: Arc<T> },
     /// It is gone; this was its last state.
@@ -57,7 +60,7 @@ pub enum Change<T> {
     Resync,
 }
 
-impl<T> Clone for Change<T> {
+impl<T: ?Sized> Clone for Change<T> {
     fn clone(&self) -> Self {
         match self {
             Change::Applied { old, new } => Change::Applied { old: old.clone(), new: new.clone() },
@@ -69,21 +72,23 @@ impl<T> Clone for Change<T> {
 
 /// A cheap handle; the watch ends with the last one, or with the token that `start` was given.
 pub struct Informer<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<Shared>,
     _running: Arc<DropGuard>,
+    holds: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for Informer<T> {
     fn clone(&self) -> Self {
-        Informer { shared: self.shared.clone(), _running: self._running.clone() }
+        Informer { shared: self.shared.clone(), _running: self._running.clone(), holds: PhantomData }
     }
 }
 
-struct Shared<T> {
+struct Shared {
     kind: &'static Kind,
-    cache: RwLock<Cache<T>>,
+    decode: held::Decode,
+    cache: RwLock<Cache>,
     /// Made with the first subscriber. Sent to only under the cache's write lock.
-    changes: RwLock<Option<broadcast::Sender<Change<T>>>>,
+    changes: RwLock<Option<broadcast::Sender<Change<dyn Held>>>>,
     progress: watch::Sender<Progress>,
 }
 
@@ -103,26 +108,29 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Informer<T> {
     ) -> Informer<T> {
         let shared = Arc::new(Shared {
             kind,
+            decode: held::decode::<T>,
             cache: RwLock::default(),
             changes: RwLock::new(None),
             progress: watch::Sender::new(Progress::default()),
         });
         let running = cancel.child_token();
         tokio::spawn(reflector::run(client, options, shared.clone(), running.clone()));
-        Informer { shared, _running: Arc::new(running.drop_guard()) }
+        Informer { shared, _running: Arc::new(running.drop_guard()), holds: PhantomData }
     }
 
     pub fn get(&self, ns: &str, name: &str) -> Option<Arc<T>> {
-        self.shared.cache.read().get(ns, name)
+        self.shared.cache.read().get(ns, name).map(typed)
     }
 
     /// All objects, by namespace and name.
     pub fn list(&self) -> Vec<Arc<T>> {
-        self.shared.cache.read().list()
+        list(&self.shared.cache.read())
     }
 
     pub fn list_namespace(&self, ns: &str) -> Vec<Arc<T>> {
-        self.shared.cache.read().list_namespace(ns)
+        let mut found = Vec::new();
+        self.shared.cache.read().each_in_namespace(ns, &mut |object| found.push(typed(object.clone())));
+        found
     }
 
     pub fn len(&self) -> usize {
@@ -135,12 +143,14 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Informer<T> {
 
     /// Keeps the objects also by the values that `key` gives each.
     pub fn add_index(&self, name: &'static str, key: impl Fn(&T) -> Vec<String> + Send + Sync + 'static) {
-        self.shared.cache.write().add_index(name, Arc::new(key));
+        self.shared.cache.write().add_index(name, Arc::new(move |object| key(typed_ref(object))));
     }
 
     /// The objects that have this value in the index.
     pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<T>> {
-        self.shared.cache.read().by_index(name, value)
+        let mut found = Vec::new();
+        self.shared.cache.read().each_by_index(name, value, &mut |object| found.push(typed(object.clone())));
+        found
     }
 
     /// All changes up to this revision are in the copy and were sent to the subscribers.
@@ -177,18 +187,25 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Informer<T> {
     /// The copy as it is and every change from then on, none lost and none twice.
     pub fn subscribe_with_state(&self) -> (Vec<Arc<T>>, Receiver<T>) {
         let cache = self.shared.cache.write();
-        (cache.list(), self.subscribe_locked())
+        (list(&cache), self.subscribe_locked())
     }
 
     fn subscribe_locked(&self) -> Receiver<T> {
         let mut changes = self.shared.changes.write();
-        Receiver(changes.get_or_insert_with(|| broadcast::Sender::new(FAN_OUT)).subscribe())
+        let changes = changes.get_or_insert_with(|| broadcast::Sender::new(FAN_OUT));
+        Receiver { changes: changes.subscribe(), holds: PhantomData }
     }
 }
 
-impl<T: Object> Shared<T> {
+fn list<T: Send + Sync + 'static>(cache: &Cache) -> Vec<Arc<T>> {
+    let mut all = Vec::with_capacity(cache.len());
+    cache.each(&mut |object: &Entry| all.push(typed(object.clone())));
+    all
+}
+
+impl Shared {
     /// Changes the copy and tells the subscribers, in this order and as one step.
-    fn change(&self, make: impl FnOnce(&mut Cache<T>) -> Vec<Change<T>>) {
+    fn change(&self, make: impl FnOnce(&mut Cache) -> Vec<Change<dyn Held>>) {
         let mut cache = self.cache.write();
         let changes = make(&mut cache);
         if let Some(sender) = self.changes.read().as_ref() {
@@ -208,32 +225,40 @@ impl<T: Object> Shared<T> {
 }
 
 /// Where a subscriber gets its changes.
-pub struct Receiver<T>(broadcast::Receiver<Change<T>>);
+pub struct Receiver<T> {
+    changes: broadcast::Receiver<Change<dyn Held>>,
+    holds: PhantomData<fn() -> T>,
+}
 
-impl<T> Receiver<T> {
+impl<T: Send + Sync + 'static> Receiver<T> {
     /// The next change; `None` once the informer has ended.
     pub async fn recv(&mut self) -> Option<Change<T>> {
-        match self.0.recv().await {
-            Ok(change) => Some(change),
-            Err(broadcast::error::RecvError::Lagged(_)) => Some(self.skip()),
-            Err(broadcast::error::RecvError::Closed) => None,
-        }
+        next(&mut self.changes).await.map(typed_change)
     }
 
     /// The next change if there is one already.
     pub fn try_recv(&mut self) -> Option<Change<T>> {
-        match self.0.try_recv() {
-            Ok(change) => Some(change),
-            Err(broadcast::error::TryRecvError::Lagged(_)) => Some(self.skip()),
-            Err(broadcast::error::TryRecvError::Empty | broadcast::error::TryRecvError::Closed) => None,
-        }
+        let change = match self.changes.try_recv() {
+            Ok(change) => change,
+            Err(broadcast::error::TryRecvError::Lagged(_)) => skip(&mut self.changes),
+            Err(broadcast::error::TryRecvError::Empty | broadcast::error::TryRecvError::Closed) => return None,
+        };
+        Some(typed_change(change))
     }
+}
 
-    /// What is still queued is older than the copy that the subscriber will read.
-    fn skip(&mut self) -> Change<T> {
-        self.0 = self.0.resubscribe();
-        Change::Resync
+async fn next(changes: &mut broadcast::Receiver<Change<dyn Held>>) -> Option<Change<dyn Held>> {
+    match changes.recv().await {
+        Ok(change) => Some(change),
+        Err(broadcast::error::RecvError::Lagged(_)) => Some(skip(changes)),
+        Err(broadcast::error::RecvError::Closed) => None,
     }
+}
+
+/// What is still queued is older than the copy that the subscriber will read.
+fn skip(changes: &mut broadcast::Receiver<Change<dyn Held>>) -> Change<dyn Held> {
+    *changes = changes.resubscribe();
+    Change::Resync
 }
 
 /// Waits for an informer to move on.

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use gantry_apimachinery::meta::{Object, ObjectMeta};
+use gantry_apimachinery::meta::ObjectMeta;
 use gantry_apimachinery::status::Status;
 use http::Method;
 use http_body_util::BodyExt;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::held::Entry;
 use super::lines::{Lines, MAX_LINE};
 use super::{InformerOptions, Shared};
 use crate::backoff::{Backoff, entropy, jittered};
@@ -45,27 +45,27 @@ enum Ended {
     Silent,
 }
 
-struct Reflector<'a, T> {
+struct Reflector<'a> {
     client: Client,
     options: InformerOptions,
-    shared: &'a Shared<T>,
+    shared: &'a Shared,
     /// Where the next watch starts; `None` asks for a list first.
     from: Option<String>,
     /// Whether this watch brought anything.
     progressed: bool,
 }
 
-pub(super) async fn run<T: Object + DeserializeOwned + Send + Sync + 'static>(
+pub(super) async fn run(
     client: Client,
     options: InformerOptions,
-    shared: std::sync::Arc<Shared<T>>,
+    shared: std::sync::Arc<Shared>,
     cancel: CancellationToken,
 ) {
     let mut reflector = Reflector { client, options, shared: &shared, from: None, progressed: false };
     cancel.run_until_cancelled(reflector.run()).await;
 }
 
-impl<T: Object + DeserializeOwned + Send + Sync + 'static> Reflector<'_, T> {
+impl Reflector<'_> {
     async fn run(&mut self) {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(30));
         loop {
@@ -113,11 +113,11 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Reflector<'_, T> {
             limit: PAGE,
             ..ListOptions::default()
         };
-        let mut items: Vec<T> = Vec::new();
+        let mut items: Vec<Entry> = Vec::new();
         let kind = self.shared.kind;
         let version = loop {
             let page = self.client.list_raw_as(kind, &self.options.namespace, &options, self.accept().0).await?;
-            let page = page.lenient(|error| tracing::error!(kind = kind.plural, %error, "an object cannot be read"))?;
+            let page = page.read(|item| Ok(self.read(item.get())))?;
             items.extend(page.items);
             if page.continue_token.is_empty() {
                 break page.resource_version;
@@ -198,8 +198,9 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Reflector<'_, T> {
         Ok(())
     }
 
-    fn read(&self, text: &str) -> Option<T> {
-        let read = serde_json::from_str(text);
+    /// An object that does not decode is told to the log and left out; it does not hide the others.
+    fn read(&self, text: &str) -> Option<Entry> {
+        let read = (self.shared.decode)(text);
         if let Err(error) = &read {
             tracing::error!(kind = self.shared.kind.plural, %error, "an object cannot be read");
         }

@@ -204,7 +204,7 @@ pub fn discovery_commands(cluster: &Cluster) -> anyhow::Result<()> {
     ensure!(kubectl.ok(&["auth", "can-i", "create", "pods"])?.trim() == "yes", "auth can-i");
     contains_all(
         &kubectl.ok(&["explain", "deployment.spec.strategy.rollingUpdate"])?,
-        &["KIND:       Deployment", "maxSurge", "DESCRIPTION"],
+        &["KIND:       Deployment", "maxSurge", "DESCRIPTION", "maximum number of pods"],
     )?;
     contains_all(&kubectl.ok(&["explain", "pod.spec.containers.resources"])?, &["limits", "requests", "FIELDS"])?;
     let events = kubectl.within(NAMESPACE).ok(&["events"])?;

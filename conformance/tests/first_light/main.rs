@@ -4,6 +4,7 @@
 mod bad_input;
 mod clients;
 mod declare;
+mod detached;
 mod failures;
 mod kubectl_reads;
 mod kubectl_writes;
@@ -11,12 +12,12 @@ mod rollouts;
 mod survival;
 
 use anyhow::Context;
-use gantry_conformance::{Cluster, ClusterOptions, case, namespace, runner};
+use gantry_conformance::{Cluster, ClusterOptions, case, namespace, runner, traces};
 use std::process::ExitCode;
 
 fn main() -> anyhow::Result<ExitCode> {
     namespace::enter()?;
-    let before = survival::traces()?;
+    let before = traces::traces()?;
     let cluster = Cluster::start(ClusterOptions::default())?;
     let cases = [
         case!(declare::demo_from_manifest_to_answers),
@@ -54,10 +55,11 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(failures::out_of_memory_says_so),
         case!(survival::names_resolve_and_pods_live_while_the_process_is_dead),
         case!(survival::an_emptied_store_kills_nothing),
+        case!(detached::a_detached_cluster_survives_kill_and_stop),
     ];
     let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.log_tail(30)));
     cluster.down()?;
-    survival::nothing_left(&before).context("after gantry down")?;
+    traces::nothing_left(&before).context("after gantry down")?;
     println!("gantry down left nothing behind");
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use futures::FutureExt;
 use gantry_apimachinery::kinds::Kind;
 use gantry_apimachinery::meta::{Object, ObjectMeta, Uid};
 use gantry_client::{Change, Informer, WorkQueue};
@@ -57,7 +58,7 @@ impl Feeds {
         T: Object + DeserializeOwned + Send + Sync + 'static,
     {
         let (informer, queue) = (informer.clone(), self.queue.clone());
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let add = |keys: Vec<Key>| keys.into_iter().for_each(|key| queue.add(key));
             let (state, mut changes) = informer.subscribe_with_state();
             state.iter().for_each(|object| add(keys(None, Some(object))));
@@ -78,7 +79,7 @@ impl Feeds {
         T: Object + DeserializeOwned + Send + Sync + 'static,
     {
         let informer = informer.clone();
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let (state, mut changes) = informer.subscribe_with_state();
             state.iter().for_each(|object| sink(kind, Seen::There(object.meta())));
             drop(state);
@@ -98,13 +99,14 @@ impl Feeds {
 
     /// Any other feed.
     pub fn spawn(&mut self, feed: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(feed);
+        // Behind a pointer, so that every feed uses the same task code.
+        self.tasks.spawn(feed.boxed());
     }
 
     /// Wakes a key again and again.
     pub fn every(&mut self, period: std::time::Duration, key: Key) {
         let queue = self.queue.clone();
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let mut ticks = tokio::time::interval(period);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {

@@ -8,7 +8,7 @@ use crate::discovery::Discovery;
 use crate::model::{EndpointSlice, Service};
 use crate::nft::{Layout, NftError, Table};
 use crate::ruleset::{Ruleset, diff, stale_flows};
-use crate::{Config, conntrack};
+use crate::{Config, conntrack, routes};
 use gantry_apimachinery::kinds;
 use gantry_client::{Change, Client, Informer, InformerOptions, Receiver};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,14 @@ pub fn run(
     client: Client,
     cancel: CancellationToken,
 ) -> futures::future::BoxFuture<'static, Result<(), Error>> {
-    Box::pin(run_here(config, client, cancel))
+    let routing = routes::run(config.node_name.clone(), config.ip.clone(), client.clone(), cancel.clone());
+    let stop = cancel.clone();
+    Box::pin(async move {
+        tokio::select! {
+            ended = run_here(config, client, cancel) => ended,
+            () = routing => if stop.is_cancelled() { Ok(()) } else { Err(Error::WatchEnded("nodes")) },
+        }
+    })
 }
 
 async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {

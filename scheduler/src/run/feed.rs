@@ -109,6 +109,7 @@ impl Feed {
 
 fn drain<T>(source: &mut Source<T>, queue: &mut VecDeque<Event>)
 where
+    T: Send + Sync + 'static,
     Source<T>: Told<T>,
 {
     while let Some(change) = source.changes.try_recv() {

@@ -21,6 +21,9 @@ const OLD_NAME_LABEL: &str = "job-name";
 /// Kubernetes' bound for jobs whose indexes are counted one by one.
 const MAX_INDEXED_PARALLELISM: i64 = 100_000;
 
+/// What the job controller does not read yet. A user is told, instead of finding out from a job that goes on failing.
+const NOT_ACTED_UPON: [&str; 4] = ["podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes"];
+
 const COLUMNS: &[Column] = &[
     Column::NAME,
     Column::text("Status", "Whether the job runs, is complete, has failed or is suspended."),
@@ -85,6 +88,11 @@ impl Strategy for Job {
         if let Some(old) = old {
             update::spec(&new["spec"], &old["spec"], at(old, "status.startTime").is_some(), errors);
         }
+    }
+
+    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+        let given = NOT_ACTED_UPON.iter().filter(|field| at(&new["spec"], field).is_some());
+        given.map(|field| format!("spec.{field}: stored, but not acted upon yet")).collect()
     }
 
     fn columns(&self) -> &'static [Column] {

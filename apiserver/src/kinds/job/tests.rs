@@ -89,3 +89,11 @@ fn the_row_is_kubectls() {
     object["status"]["completionTime"] = json!("1970-01-01T00:00:14Z");
     assert_eq!(row(&Job, &object), json!(["x", "Complete", "4/10", "2s", "5s", "c", "i:1", selector]));
 }
+
+#[test]
+fn what_is_not_acted_upon_is_said() {
+    use crate::kinds::Strategy;
+    assert!(Job.warnings(&job(|_| {}), None).is_empty());
+    let strict = job(|spec| spec["podFailurePolicy"] = json!({"rules": []}));
+    assert_eq!(Job.warnings(&strict, None), ["spec.podFailurePolicy: stored, but not acted upon yet"]);
+}

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn object(ns: &str, name: &str, uid: &str, version: u64) -> Header {
+fn object(ns: &str, name: &str, uid: &str, version: u64) -> Entry {
     let metadata = ObjectMeta {
         namespace: ns.into(),
         name: name.into(),
@@ -14,12 +14,12 @@ fn object(ns: &str, name: &str, uid: &str, version: u64) -> Header {
         labels: BTreeMap::from([("parity".to_owned(), (version % 2).to_string())]),
         ..ObjectMeta::default()
     };
-    Header { metadata, ..Header::default() }
+    Arc::new(Header { metadata, ..Header::default() })
 }
 
 /// A change as text: `+name@version` new, `~name@version` different, `-name@version` gone.
-fn told(changes: &[Change<Header>]) -> Vec<String> {
-    let form = |sign: char, o: &Header| format!("{sign}{}@{}", o.metadata.name, o.metadata.resource_version);
+fn told(changes: &[Change<dyn Held>]) -> Vec<String> {
+    let form = |sign: char, o: &Entry| format!("{sign}{}@{}", o.meta().name, o.meta().resource_version);
     changes
         .iter()
         .map(|change| match change {
@@ -57,18 +57,24 @@ fn a_list_becomes_the_difference() {
 fn indexes_and_namespaces_follow() {
     let mut cache = Cache::default();
     cache.apply(object("n", "before", "1", 1));
-    cache.add_index("parity", Arc::new(|o: &Header| o.metadata.labels.values().cloned().collect()));
+    cache.add_index("parity", Arc::new(|o: &dyn Held| o.meta().labels.values().cloned().collect()));
     cache.apply(object("n", "b", "2", 3));
     cache.apply(object("n-1", "c", "3", 2));
-    let names = |list: Vec<Arc<Header>>| list.iter().map(|o| o.metadata.name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(cache.by_index("parity", "1")), ["b", "before"]);
-    assert_eq!(names(cache.list_namespace("n")), ["b", "before"]);
+    let by_index = |cache: &Cache, value: &str| {
+        let mut names = vec![];
+        cache.each_by_index("parity", value, &mut |o| names.push(o.meta().name.clone()));
+        names
+    };
+    assert_eq!(by_index(&cache, "1"), ["b", "before"]);
+    let mut names = vec![];
+    cache.each_in_namespace("n", &mut |o| names.push(o.meta().name.clone()));
+    assert_eq!(names, ["b", "before"]);
     cache.apply(object("n", "b", "2", 4));
-    assert_eq!(names(cache.by_index("parity", "1")), ["before"]);
-    assert_eq!(names(cache.by_index("parity", "0")), ["c", "b"], "as keys sort: n-1/c, n/b");
+    assert_eq!(by_index(&cache, "1"), ["before"]);
+    assert_eq!(by_index(&cache, "0"), ["c", "b"], "as keys sort: n-1/c, n/b");
     cache.remove("n-1", "c", None);
-    assert_eq!(names(cache.by_index("parity", "0")), ["b"]);
-    assert!(cache.by_index("other", "0").is_empty());
+    assert_eq!(by_index(&cache, "0"), ["b"]);
+    cache.each_by_index("other", "0", &mut |_| panic!("there is no such index"));
 }
 
 proptest! {
@@ -78,7 +84,7 @@ proptest! {
         before in proptest::collection::btree_map(0..6_u8, (0..2_u8, 1..4_u64), 0..6),
         after in proptest::collection::btree_map(0..6_u8, (0..2_u8, 4..8_u64), 0..6),
     ) {
-        let objects = |state: &BTreeMap<u8, (u8, u64)>| -> Vec<Header> {
+        let objects = |state: &BTreeMap<u8, (u8, u64)>| -> Vec<Entry> {
             state.iter().map(|(n, (uid, v))| object("n", &n.to_string(), &format!("{n}{uid}"), *v)).collect()
         };
         let mut cache = Cache::default();
@@ -87,15 +93,16 @@ proptest! {
             for change in changes {
                 match change {
                     Change::Applied { old, new } => {
-                        let was = followed.insert(new.metadata.name.clone(), new.clone());
-                        prop_assert_eq!(was, old);
+                        let was = followed.insert(new.meta().name.clone(), new.clone());
+                        prop_assert_eq!(was.map(|o| o.meta().clone()), old.map(|o| o.meta().clone()));
                     }
-                    Change::Deleted(last) => { prop_assert!(followed.remove(&last.metadata.name).is_some()); }
+                    Change::Deleted(last) => { prop_assert!(followed.remove(&last.meta().name).is_some()); }
                     Change::Resync => prop_assert!(false),
                 }
             }
         }
-        let held: Vec<Header> = followed.values().map(|o| (**o).clone()).collect();
-        prop_assert_eq!(held, objects(&after));
+        let metas = |all: &[Entry]| all.iter().map(|o| o.meta().clone()).collect::<Vec<_>>();
+        let held: Vec<Entry> = followed.into_values().collect();
+        prop_assert_eq!(metas(&held), metas(&objects(&after)));
     }
 }
