@@ -2,7 +2,7 @@
 # Every check and test, in the order of how quickly each can fail. Read-only for the tree. This is what CI runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-step() { printf '\n== %s\n' "$*"; }
+step() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
 
 step "formatting, house rules, licences"
 cargo fmt --all --check
@@ -18,4 +18,4 @@ conformance/tools.sh
 cargo test --release --workspace --test first_light --test wide
 step "clippy"
 cargo clippy --release --workspace --all-targets --quiet -- -D warnings
-echo "all checks and tests passed"
+echo "all checks and tests passed in $SECONDS s"
