@@ -45,19 +45,21 @@ impl Dialect {
 }
 
 /// The index at `/openapi/v3`: each document's address, with a hash of its content so that clients may cache it for ever.
-pub fn v3_index() -> Vec<u8> {
+/// `edition` names the texts that the documents will be given.
+pub fn v3_index(edition: &str) -> Vec<u8> {
     let mut paths = Map::new();
     for (group, version) in group_versions() {
         let path = group_path(group, version);
-        let url = format!("/openapi/v3/{path}?hash={}", hash(group, version));
+        let url = format!("/openapi/v3/{path}?hash={}", hash(group, version, edition));
         paths.insert(path, json!({ "serverRelativeURL": url }));
     }
     json!({ "paths": paths }).to_string().into_bytes()
 }
 
 /// The hash that the index gives for this document. It covers everything a document is made from.
-pub fn hash(group: &str, version: &str) -> String {
+pub fn hash(group: &str, version: &str, edition: &str) -> String {
     let mut hasher = Sha256::new();
+    hasher.update(edition);
     hasher.update(env!("CARGO_PKG_VERSION"));
     hasher.update(Schema::builtin().digest());
     for kind in kinds_of(group, version) {

@@ -37,7 +37,7 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
         ["apis", group] => found(headers, discovery::group(group)),
         ["apis", group, version] => found(headers, discovery::resources(group, version)),
         ["openapi", "v2"] => document(headers, openapi::v2(&Texts::of_all_groups())),
-        ["openapi", "v3"] => document(headers, openapi::v3_index()),
+        ["openapi", "v3"] => document(headers, openapi::v3_index(prose::EDITION)),
         ["openapi", "v3", "api", version] => open_api("", version, headers),
         ["openapi", "v3", "apis", group, version] => open_api(group, version, headers),
         [".well-known", "openid-configuration"] => json(headers, &core.tokens.discovery()),
@@ -93,7 +93,7 @@ fn document(headers: &HeaderMap, body: Vec<u8>) -> Outcome<Response> {
 
 fn open_api(group: &str, version: &str, headers: &HeaderMap) -> Outcome<Response> {
     let body = openapi::v3(group, version, &Texts::of_group(group)).ok_or_else(Status::no_such_resource)?;
-    let etag = format!("\"{}\"", openapi::hash(group, version));
+    let etag = format!("\"{}\"", openapi::hash(group, version, prose::EDITION));
     Ok(tagged(headers, respond(StatusCode::OK, JSON, body), &etag))
 }
 

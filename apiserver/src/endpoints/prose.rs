@@ -13,6 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta;
 use k8s_openapi::schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
+/// Which texts these are: a part of every document's hash.
+pub const EDITION: &str = "k8s-openapi 0.29, v1_35";
+
 /// Types by their official names, each with its fields.
 pub struct Texts(Map<String, Value>);
 
