@@ -95,6 +95,18 @@ pub fn start(s: &mut State, name: &str, now: Now, out: &mut Out) {
     c.early = None;
     c.phase = Phase::Starting;
     out.push(Effect::Start { name: name.to_owned(), attempt, sandbox });
+    drop_old_runs(c, out);
+}
+
+/// One past run is kept, as the runtime's memory of how it ended; also when the next one never gets to run.
+fn drop_old_runs(c: &mut Container, out: &mut Out) {
+    if let Some(id) = c.last.as_ref().and_then(|t| t.container_id.clone()) {
+        c.dead.retain(|d| *d != id);
+        c.dead.push(id);
+    }
+    while c.dead.len() > 1 {
+        out.push(Effect::DropContainer { id: c.dead.remove(0) });
+    }
 }
 
 /// The runtime started it.
@@ -106,14 +118,6 @@ pub fn started(s: &mut State, name: &str, seen: ContainerSeen, now: Now, out: &m
     }
     out.tell(Level::Normal, "Created", format!("Created container: {name}"), Some(name));
     out.tell(Level::Normal, "Started", format!("Started container {name}"), Some(name));
-    if let Some(id) = c.last.as_ref().and_then(|t| t.container_id.clone()) {
-        c.dead.retain(|d| *d != id);
-        c.dead.push(id);
-    }
-    // One past run is kept, as the runtime's memory of how it ended.
-    while c.dead.len() > 1 {
-        out.push(Effect::DropContainer { id: c.dead.remove(0) });
-    }
     run(c, spec, &seen, now);
     if let Some(r) = c.running_mut().filter(|r| !r.hooked) {
         let limit_s = pod.spec.termination_grace_period_seconds.unwrap_or(30).max(600);

@@ -17,6 +17,7 @@ pub fn absorb(s: &mut State, now: Now, seen: PodSeen, out: &mut Out) {
     }
     let first = s.look != Look::Done;
     s.look = Look::Done;
+    s.looked = true;
     sandboxes(s, now, &seen, out);
     let pod = Arc::clone(&s.pod);
     let mains_run = seen.containers.iter().any(|c| pod.spec.containers.iter().any(|m| m.name == c.name));
@@ -32,9 +33,9 @@ pub fn absorb(s: &mut State, now: Now, seen: PodSeen, out: &mut Out) {
                 None if seen.taken_ms > r.since_ms => lost(c, now),
                 None => {}
             },
-            Phase::Unknown => adopt(c, spec, &runs, &pod.status, false, now, out),
+            Phase::Unknown => adopt(c, spec, &runs, &s.reported, false, now, out),
             Phase::Waiting(Waiting::Turn) if first && c.next_attempt == 0 => {
-                adopt(c, spec, &runs, &pod.status, mains_run, now, out);
+                adopt(c, spec, &runs, &s.reported, mains_run, now, out);
             }
             Phase::Waiting(_) | Phase::FindingImage | Phase::Exited(_) => {}
         }

@@ -213,6 +213,8 @@ pub struct State {
     pub facts: Arc<Facts>,
     pub pod: Arc<Pod>,
     pub look: Look,
+    /// The runtime was looked at once, or no agent ever reported the pod. Before, the last report is all that is known.
+    pub looked: bool,
     /// What was seen before this moment settles nothing.
     pub doubt_ms: u64,
     pub prepared: Progress,
@@ -237,6 +239,7 @@ impl State {
     pub fn new(pod: Arc<Pod>, facts: Arc<Facts>) -> Self {
         let mut s = Self {
             look: Look::Needed { not_before_ms: 0 },
+            looked: pod.status.start_time.is_none(),
             doubt_ms: 0,
             prepared: Progress::Todo,
             sandbox: Sandbox::None,

@@ -32,19 +32,26 @@ impl Out {
 pub fn step(s: &mut State, now: Now, event: Event) -> Vec<Effect> {
     let mut out = Out::default();
     s.start_time.get_or_insert(now.wall);
+    let looked = s.looked;
     absorb(s, now, event, &mut out);
     settle::settle(s, now, &mut out);
-    if !s.frozen {
-        let status = status::of(s, now);
-        if status != s.reported {
-            s.reported = status.clone();
-            // Before `Delete` and `Forget`, after everything that caused it.
-            let at = out.effects.iter().position(|e| matches!(e, Effect::Delete | Effect::Forget));
-            out.effects.insert(at.unwrap_or(out.effects.len()), Effect::Status(Box::new(status)));
-        }
+    if s.looked && !s.frozen {
+        report(s, now, !looked, &mut out);
     }
     s.wake_ms = out.wake_ms;
     out.effects
+}
+
+/// Tells the status that is new. After a restart it is told in any case: the last one may not have reached the API.
+fn report(s: &mut State, now: Now, anyway: bool, out: &mut Out) {
+    let status = status::of(s, now);
+    if status == s.reported && !anyway {
+        return;
+    }
+    s.reported = status.clone();
+    // Before `Delete` and `Forget`, after everything that caused it.
+    let at = out.effects.iter().position(|e| matches!(e, Effect::Delete | Effect::Forget));
+    out.effects.insert(at.unwrap_or(out.effects.len()), Effect::Status(Box::new(status)));
 }
 
 fn absorb(s: &mut State, now: Now, event: Event, out: &mut Out) {

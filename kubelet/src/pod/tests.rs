@@ -202,8 +202,8 @@ fn crashes_restart_at_once_then_back_off() {
     assert_eq!((b.waiting().as_str(), b.phase(), b.condition("Ready")), ("CrashLoopBackOff", "Running", "False"));
     assert_eq!(b.later(9_000), Vec::<String>::new());
     assert_eq!(b.later(1_001), ["image c"]);
-    assert_eq!(b.image("c"), ["start c 2"]);
-    assert_eq!(b.started("c", 2), ["drop c0"]);
+    assert_eq!(b.image("c"), ["start c 2", "drop c0"]);
+    b.started("c", 2);
     b.exit("c", 2, 2, "Error");
     assert_eq!(b.later(19_000), Vec::<String>::new());
     assert_eq!(b.later(1_001), ["image c"]);
@@ -396,7 +396,7 @@ fn a_failed_init_container_fails_the_pod_or_tries_again() {
 
 #[test]
 fn a_restarted_agent_adopts_what_runs() {
-    let before = json!({"phase": "Running", "containerStatuses": [{"name": "c", "ready": true, "started": true, "restartCount": 2, "containerID": "containerd://c2"}]});
+    let before = json!({"phase": "Running", "startTime": "2023-11-14T22:00:00Z", "containerStatuses": [{"name": "c", "ready": true, "started": true, "restartCount": 2, "containerID": "containerd://c2"}]});
     let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": with(json!({"readinessProbe": {"exec": {"command": ["x"]}}})), "status": before});
     let mut b = Bench::new(one());
     b.s = State::new(Arc::new(serde_json::from_value(pod).unwrap()), b.s.facts.clone());
@@ -411,7 +411,37 @@ fn a_restarted_agent_adopts_what_runs() {
     );
     assert_eq!(b.condition("Ready"), "True");
     assert_eq!(b.exit("c", 2, 1, "Error"), ["image c"]);
-    assert_eq!(b.image("c"), ["start c 3"]);
+    assert_eq!(b.image("c"), ["start c 3", "drop c1"]);
+}
+
+#[test]
+fn a_restarted_agent_says_nothing_before_it_has_looked() {
+    let mut b = Bench::running(one());
+    let (told, mut live) = (b.s.reported.clone(), b.seen("c", 0, RunState::Running, 0, ""));
+    live.image_id = "sha".into();
+    let mut pod = (*b.s.pod).clone();
+    pod.status = told.clone();
+    b.s = State::new(Arc::new(pod.clone()), b.s.facts.clone());
+    b.ms += 60_000;
+    assert_eq!(b.raw(Event::Tick), [Effect::Look]);
+    // The API may know less than the checkpoint does.
+    pod.status = crate::api::PodStatus { start_time: told.start_time, ..Default::default() };
+    assert_eq!(b.raw(Event::Desired(Arc::new(pod))), []);
+    assert_eq!(b.raw(Event::LookFailed), []);
+    b.ms += 1_000;
+    assert_eq!(b.raw(Event::Tick), [Effect::Look]);
+    assert_eq!(b.s.reported, told);
+    // What was told last may have got lost on its way: it is told once more, as it was.
+    let seen = PodSeen { taken_ms: b.ms, sandboxes: vec![sandbox("s0", 0, true)], containers: vec![live] };
+    assert_eq!(b.raw(Event::Observed(seen)), [Effect::Prepare, Effect::Status(Box::new(told))]);
+}
+
+#[test]
+fn a_pod_that_nobody_reported_is_reported_at_once() {
+    let mut b = Bench::new(one());
+    let effects = b.raw(Event::Tick);
+    assert_eq!(effects, [Effect::Look, Effect::Status(Box::new(b.s.reported.clone()))]);
+    assert_eq!((b.phase(), b.waiting().as_str()), ("Pending", "ContainerCreating"));
 }
 
 #[test]
@@ -503,3 +533,22 @@ fn a_pod_that_had_ended_before_is_only_cleaned_up() {
     assert_eq!(b.send(Event::Removed(Ok(()))), ["delete"]);
     assert_eq!(b.phase(), "Succeeded");
 }
+#[test]
+fn runs_that_never_began_are_dropped_too() {
+    let mut b = Bench::new(one());
+    b.ready_ground();
+    let fails = |b: &mut Bench, attempt: u32| {
+        let failure = StartFailure::Run { id: format!("c{attempt}"), message: "no such file".into() };
+        b.send(Event::StartFailed { name: "c".into(), attempt, failure })
+    };
+    assert_eq!(b.image("c"), ["start c 0"]);
+    assert_eq!(fails(&mut b, 0), ["image c"]);
+    assert_eq!(b.image("c"), ["start c 1"]);
+    assert_eq!(fails(&mut b, 1), Vec::<String>::new());
+    assert_eq!(b.later(10_001), ["image c"]);
+    assert_eq!(b.image("c"), ["start c 2", "drop c0"]);
+    fails(&mut b, 2);
+    assert_eq!(b.later(20_001), ["image c"]);
+    assert_eq!(b.image("c"), ["start c 3", "drop c1"]);
+}
+
