@@ -41,7 +41,7 @@ impl Pod {
         self.all_containers().find(|c| c.name == name)
     }
     pub fn is_terminal(&self) -> bool {
-        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+        self.status.is_final()
     }
 }
 

@@ -1,4 +1,5 @@
-//! A pod's status as the agent reports it. Pure data; the decisions are in `pod::status`.
+//! A pod's status as the agent reports it. Pure data; the decisions are in `pod::status`. What others own (`qosClass`, the
+//! scheduler's condition) is not in it.
 
 use gantry_apimachinery::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -33,11 +34,13 @@ pub struct PodStatus {
     pub container_statuses: Vec<ContainerStatus>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ephemeral_container_statuses: Vec<ContainerStatus>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub qos_class: Option<String>,
 }
 
 impl PodStatus {
+    /// The pod has ended and stays so.
+    pub fn is_final(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
     pub fn condition(&self, kind: &str) -> Option<&PodCondition> {
         self.conditions.iter().find(|c| c.kind == kind)
     }

@@ -13,16 +13,6 @@ pub enum Class {
     BestEffort,
 }
 
-impl Class {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Class::Guaranteed => "Guaranteed",
-            Class::Burstable => "Burstable",
-            Class::BestEffort => "BestEffort",
-        }
-    }
-}
-
 fn positive<'a>(list: &'a BTreeMap<String, Quantity>, name: &str) -> Option<&'a Quantity> {
     list.get(name).filter(|q| !q.is_zero())
 }

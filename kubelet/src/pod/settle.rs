@@ -138,8 +138,12 @@ fn run(s: &mut State, out: &mut Out) {
     out.push(Effect::RunSandbox { attempt });
 }
 
-/// Init containers one after the other, sidecars as far as started, then all others at once.
+/// Ephemeral containers at any time; init containers one after the other, sidecars as far as started, then all others.
 fn containers(s: &mut State, now: Now, out: &mut Out) {
+    // They are there to look into a pod that does not come up, too.
+    for name in s.names(&[Role::Ephemeral]) {
+        drive::drive(s, &name, now, out);
+    }
     let mains_ran = s.containers.values().any(|c| c.role == Role::Main && c.is_active());
     for name in s.names(&[Role::Init, Role::Sidecar]) {
         let Some(c) = s.containers.get(&name) else { continue };
@@ -154,7 +158,7 @@ fn containers(s: &mut State, now: Now, out: &mut Out) {
             return;
         }
     }
-    for name in s.names(&[Role::Main, Role::Ephemeral]) {
+    for name in s.names(&[Role::Main]) {
         drive::drive(s, &name, now, out);
     }
 }

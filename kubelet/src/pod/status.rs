@@ -27,7 +27,6 @@ pub fn of(s: &State, now: Now) -> PodStatus {
         init_container_statuses: statuses(s, &[Role::Init, Role::Sidecar]),
         container_statuses: statuses(s, &[Role::Main]),
         ephemeral_container_statuses: statuses(s, &[Role::Ephemeral]),
-        qos_class: Some(crate::cgroup::qos::class(&s.pod.spec).as_str().to_owned()),
         conditions: vec![],
     };
     status.conditions = conditions(s, &status, now);
@@ -35,21 +34,10 @@ pub fn of(s: &State, now: Now) -> PodStatus {
 }
 
 fn phase(s: &State) -> &'static str {
-    let policy = s.pod.spec.restart_policy;
-    let active = s.containers.values().any(|c| c.is_active() && c.role != Role::Sidecar);
-    if s.failure.is_some() && !active {
-        return "Failed";
-    }
-    if init_failed(s) {
-        return "Failed";
+    if let Some(end) = final_phase(s) {
+        return end;
     }
     let ends: Vec<&Container> = s.containers.values().filter(|c| c.role == Role::Main).collect();
-    let exits = ends.iter().filter_map(|c| if let Phase::Exited(t) = &c.phase { Some(t) } else { None });
-    let all_exited = exits.clone().count() == ends.len() && !ends.is_empty();
-    let final_exit = |t: &&Terminated| s.stop.is_some() || !restarts(Role::Main, policy, t);
-    if all_exited && exits.clone().filter(final_exit).count() == ends.len() {
-        return if exits.clone().all(|t| t.exit_code == 0) { "Succeeded" } else { "Failed" };
-    }
     let init_pending = s.containers.values().any(|c| match c.role {
         Role::Init => !c.succeeded(),
         Role::Sidecar => c.next_attempt == 0 || c.running().is_some_and(|r| !r.started && c.restart_count() == 0),
@@ -59,6 +47,25 @@ fn phase(s: &State) -> &'static str {
         .iter()
         .any(|c| c.last.is_none() && matches!(c.phase, Phase::Waiting(_) | Phase::FindingImage | Phase::Starting));
     if (init_pending && ends.iter().all(|c| c.next_attempt == 0)) || never_ran { "Pending" } else { "Running" }
+}
+
+/// How the pod ended. It is not taken back, so no container of any role may run or be on its way.
+fn final_phase(s: &State) -> Option<&'static str> {
+    if s.containers.values().any(|c| c.is_active() || c.phase == Phase::FindingImage) {
+        return None;
+    }
+    if s.failure.is_some() || init_failed(s) {
+        return Some("Failed");
+    }
+    let policy = s.pod.spec.restart_policy;
+    let final_exit = |c: &Container| match &c.phase {
+        Phase::Exited(t) if s.stop.is_some() || !restarts(Role::Main, policy, t) => Some(t.exit_code),
+        _ => None,
+    };
+    let mains = s.containers.values().filter(|c| c.role == Role::Main);
+    let codes: Vec<i32> = mains.map(final_exit).collect::<Option<_>>()?;
+    let worst = codes.iter().map(|code| code.unsigned_abs()).max()?;
+    Some(if worst == 0 { "Succeeded" } else { "Failed" })
 }
 
 fn statuses(s: &State, roles: &[Role]) -> Vec<ContainerStatus> {

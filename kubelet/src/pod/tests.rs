@@ -107,6 +107,11 @@ impl Bench {
         b.started("c", 0);
         b
     }
+    /// The runtime stopped the first run of a container.
+    fn stopped(&mut self, name: &str, code: i32) -> Vec<String> {
+        let seen = self.seen(name, 0, RunState::Exited, code, "Error");
+        self.send(Event::Stopped { name: name.into(), id: format!("{name}0"), result: Ok(seen) })
+    }
     fn delete(&mut self, grace_s: i64) -> Vec<String> {
         let mut pod = (*self.s.pod).clone();
         pod.metadata.deletion_timestamp = Some(self.now().wall);
@@ -176,6 +181,7 @@ fn a_pod_comes_up_and_goes() {
     let status = b.status();
     assert_eq!((&status["podIP"], &status["hostIP"]), (&json!("10.0.0.9"), &json!("192.168.0.5")));
     assert_eq!(status["containerStatuses"][0]["containerID"], "containerd://c0");
+    assert_eq!(status.get("qosClass"), None, "the API server has set it");
 
     assert_eq!(b.delete(30), ["stop c0 30"]);
     let seen = b.seen("c", 0, RunState::Exited, 143, "Error");
@@ -370,13 +376,57 @@ fn init_containers_go_first_and_a_sidecar_stays_until_last() {
     assert_eq!((b.phase(), b.condition("Ready")), ("Running", "True"));
     let (side, c) = (b.seen("side", 0, RunState::Running, 0, ""), b.seen("c", 0, RunState::Exited, 0, "Completed"));
     assert_eq!(b.look(vec![sandbox("s0", 0, true)], vec![a, side, c]), ["stop side0 30"]);
+    assert_eq!(b.phase(), "Running");
+    assert_eq!(b.stopped("side", 143), ["stop-sandbox s0"]);
     assert_eq!(b.phase(), "Succeeded");
-    let side = b.seen("side", 0, RunState::Exited, 143, "Error");
-    assert_eq!(
-        b.send(Event::Stopped { name: "side".into(), id: "side0".into(), result: Ok(side) }),
-        ["stop-sandbox s0"]
-    );
-    assert_eq!(b.phase(), "Succeeded");
+}
+
+#[test]
+fn a_pod_fails_only_when_its_sidecars_have_stopped() {
+    let spec = json!({
+        "initContainers": [{"name": "side", "image": "i", "restartPolicy": "Always"}, {"name": "a", "image": "i"}],
+        "containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"
+    });
+    let up_to_a = |code: i32| {
+        let mut b = Bench::new(spec.clone());
+        assert_eq!(b.ready_ground(), ["image side"]);
+        b.image("side");
+        assert_eq!(b.started("side", 0), ["image a"]);
+        b.image("a");
+        b.started("a", 0);
+        let (side, a) = (b.seen("side", 0, RunState::Running, 0, ""), b.seen("a", 0, RunState::Exited, code, ""));
+        let effects = b.look(vec![sandbox("s0", 0, true)], vec![side, a]);
+        (b, effects)
+    };
+    let (mut b, effects) = up_to_a(1);
+    assert_eq!((effects, b.phase()), (vec!["stop side0 30".to_owned()], "Pending"));
+    assert_eq!(b.stopped("side", 143), ["stop-sandbox s0"]);
+    assert_eq!(b.phase(), "Failed");
+
+    let (mut b, effects) = up_to_a(0);
+    assert_eq!(effects, ["image c"]);
+    b.image("c");
+    b.started("c", 0);
+    assert_eq!(b.send(Event::Evict { reason: "Evicted", message: "full".into() }), ["stop c0 30"]);
+    assert_eq!(b.stopped("c", 143), ["stop side0 30"]);
+    assert_eq!(b.phase(), "Running");
+    b.stopped("side", 143);
+    assert_eq!((b.phase(), &b.status()["reason"]), ("Failed", &json!("Evicted")));
+}
+
+#[test]
+fn ephemeral_containers_wait_for_nobody() {
+    let spec = json!({"initContainers": [{"name": "a", "image": "i"}], "containers": [{"name": "c", "image": "i"}]});
+    let mut b = Bench::new(spec);
+    assert_eq!(b.ready_ground(), ["image a"]);
+    b.image("a");
+    b.started("a", 0);
+    let mut pod = (*b.s.pod).clone();
+    pod.spec.ephemeral_containers = serde_json::from_value(json!([{"name": "d", "image": "i"}])).unwrap();
+    assert_eq!(b.send(Event::Desired(Arc::new(pod))), ["image d"]);
+    assert_eq!(b.image("d"), ["start d 0"]);
+    assert_eq!(b.started("d", 0), Vec::<String>::new());
+    assert_eq!(b.phase(), "Pending");
 }
 
 #[test]
@@ -496,6 +546,25 @@ fn failures_on_the_way_up_are_told_and_tried_again() {
 }
 
 #[test]
+fn runs_that_never_began_are_dropped_too() {
+    let mut b = Bench::new(one());
+    b.ready_ground();
+    let fails = |b: &mut Bench, attempt: u32| {
+        let failure = StartFailure::Run { id: format!("c{attempt}"), message: "no such file".into() };
+        b.send(Event::StartFailed { name: "c".into(), attempt, failure })
+    };
+    assert_eq!(b.image("c"), ["start c 0"]);
+    assert_eq!(fails(&mut b, 0), ["image c"]);
+    assert_eq!(b.image("c"), ["start c 1"]);
+    assert_eq!(fails(&mut b, 1), Vec::<String>::new());
+    assert_eq!(b.later(10_001), ["image c"]);
+    assert_eq!(b.image("c"), ["start c 2", "drop c0"]);
+    fails(&mut b, 2);
+    assert_eq!(b.later(20_001), ["image c"]);
+    assert_eq!(b.image("c"), ["start c 3", "drop c1"]);
+}
+
+#[test]
 fn a_deadline_and_an_eviction_fail_the_pod() {
     let mut spec = one();
     spec["activeDeadlineSeconds"] = json!(5);
@@ -533,22 +602,3 @@ fn a_pod_that_had_ended_before_is_only_cleaned_up() {
     assert_eq!(b.send(Event::Removed(Ok(()))), ["delete"]);
     assert_eq!(b.phase(), "Succeeded");
 }
-#[test]
-fn runs_that_never_began_are_dropped_too() {
-    let mut b = Bench::new(one());
-    b.ready_ground();
-    let fails = |b: &mut Bench, attempt: u32| {
-        let failure = StartFailure::Run { id: format!("c{attempt}"), message: "no such file".into() };
-        b.send(Event::StartFailed { name: "c".into(), attempt, failure })
-    };
-    assert_eq!(b.image("c"), ["start c 0"]);
-    assert_eq!(fails(&mut b, 0), ["image c"]);
-    assert_eq!(b.image("c"), ["start c 1"]);
-    assert_eq!(fails(&mut b, 1), Vec::<String>::new());
-    assert_eq!(b.later(10_001), ["image c"]);
-    assert_eq!(b.image("c"), ["start c 2", "drop c0"]);
-    fails(&mut b, 2);
-    assert_eq!(b.later(20_001), ["image c"]);
-    assert_eq!(b.image("c"), ["start c 3", "drop c1"]);
-}
-
