@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::Pod;
 use crate::build::Machine;
-use crate::cgroup::CgroupTree;
+use crate::cgroup::{self, CgroupTree};
 use crate::checkpoint::Checkpoints;
 use crate::config::Config;
 use crate::pod::{self, Effect, Event, Facts, Now, PodSeen, State};
@@ -239,8 +239,24 @@ impl Agent {
                 self.absent.back(uid);
                 self.shared.views.remove(uid);
                 effects::forget(&self.shared, &pod);
+                self.weigh_classes();
             }
-            effect => effects::spawn(&self.shared, &entry.state, effect),
+            effect => {
+                if matches!(effect, Effect::Prepare | Effect::TearDown) {
+                    self.weigh_classes();
+                }
+                effects::spawn(&self.shared, &entry.state, effect);
+            }
+        }
+    }
+
+    /// Tells the kernel how much each class weighs now. A pod that has ended weighs nothing.
+    fn weigh_classes(&self) {
+        let states = self.pods.values().map(|e| &e.state);
+        let specs = states.filter(|s| !s.reported.is_final()).map(|s| &s.pod.spec);
+        let root = &self.shared.config.cgroup_root;
+        if let Err(error) = cgroup::weigh_classes(self.shared.cgroups.as_ref(), root, specs) {
+            tracing::warn!(%error, "the classes of pods keep the weights they had");
         }
     }
 

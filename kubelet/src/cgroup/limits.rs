@@ -66,19 +66,34 @@ fn pod_total(spec: &PodSpec, of: impl Fn(&Container) -> Option<i64>, all: bool) 
     Some(lasting.max(peak))
 }
 
+fn overhead<'a>(spec: &'a PodSpec, name: &str) -> Option<&'a Quantity> {
+    spec.overhead.get(name)
+}
+
+fn cpu_request_milli(spec: &PodSpec) -> i64 {
+    let containers = pod_total(spec, |c| request(c, "cpu").map(|q| q.milli()), false).unwrap_or(0);
+    containers + overhead(spec, "cpu").map_or(0, Quantity::milli)
+}
+
+/// What a class weighs with these pods on the machine: the burstable one what its pods request together, best effort as
+/// little as can be (Kubernetes' `QOSContainerManager`). The kernel's default would make the two equal.
+pub fn class_shares<'a>(class: qos::Class, pods: impl Iterator<Item = &'a PodSpec>) -> i64 {
+    match class {
+        qos::Class::BestEffort => MIN_SHARES,
+        _ => shares(pods.filter(|spec| qos::class(spec) == class).map(cpu_request_milli).sum()),
+    }
+}
+
 /// Limits of the pod's own cgroup: the containers' limits only when each has one.
 pub fn pod_limits(spec: &PodSpec) -> Limits {
-    let overhead =
-        |name: &str, milli: bool| spec.overhead.get(name).map_or(0, |q| if milli { q.milli() } else { q.value() });
     let limit = |c: &Container, name: &str| c.resources.limits.get(name).copied().filter(|q| !q.is_zero());
-    let cpu_request = pod_total(spec, |c| request(c, "cpu").map(|q| q.milli()), false).unwrap_or(0);
     let cpu_limit = pod_total(spec, |c| limit(c, "cpu").map(|q| q.milli()), true);
     let memory = pod_total(spec, |c| limit(c, "memory").map(|q| q.value()), true);
     let best_effort = qos::class(spec) == qos::Class::BestEffort;
     Limits {
-        cpu_shares: Some(if best_effort { MIN_SHARES } else { shares(cpu_request + overhead("cpu", true)) }),
-        cpu_quota_us: cpu_limit.map(|milli| quota(milli + overhead("cpu", true))),
-        memory_bytes: memory.map(|bytes| bytes + overhead("memory", false)),
+        cpu_shares: Some(if best_effort { MIN_SHARES } else { shares(cpu_request_milli(spec)) }),
+        cpu_quota_us: cpu_limit.map(|milli| quota(milli + overhead(spec, "cpu").map_or(0, Quantity::milli))),
+        memory_bytes: memory.map(|bytes| bytes + overhead(spec, "memory").map_or(0, Quantity::value)),
     }
 }
 

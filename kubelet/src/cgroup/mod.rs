@@ -18,6 +18,8 @@ pub use qos::Class;
 pub use v1::V1;
 pub use v2::V2;
 
+use crate::api::PodSpec;
+
 /// A cgroup hierarchy, or the set of them. Paths are like `/gantry/burstable/podUID`.
 pub trait CgroupTree: Send + Sync {
     /// Makes the group and its parents, and writes the limits. Repeating it changes nothing.
@@ -33,20 +35,37 @@ pub fn detect(root: &Path) -> Arc<dyn CgroupTree> {
     if root.join("cgroup.controllers").exists() { Arc::new(V2::new(root)) } else { Arc::new(V1::new(root)) }
 }
 
-/// Where a pod's cgroup is: guaranteed pods directly below the root, the others below their class.
-pub fn pod_path(root: &str, class: Class, uid: &str) -> String {
+/// The group that a class's pods are in: guaranteed ones directly below the root, the others in a group of their own.
+fn class_path(root: &str, class: Class) -> String {
     let root = root.trim_end_matches('/');
     match class {
-        Class::Guaranteed => format!("{root}/pod{uid}"),
-        Class::Burstable => format!("{root}/burstable/pod{uid}"),
-        Class::BestEffort => format!("{root}/besteffort/pod{uid}"),
+        Class::Guaranteed => root.to_owned(),
+        Class::Burstable => format!("{root}/burstable"),
+        Class::BestEffort => format!("{root}/besteffort"),
     }
+}
+
+/// Where a pod's cgroup is.
+pub fn pod_path(root: &str, class: Class, uid: &str) -> String {
+    format!("{}/pod{uid}", class_path(root, class))
+}
+
+/// Gives the classes' own groups their weight, with these pods on the machine.
+pub fn weigh_classes<'a>(
+    tree: &dyn CgroupTree,
+    root: &str,
+    pods: impl Iterator<Item = &'a PodSpec> + Clone,
+) -> io::Result<()> {
+    for class in [Class::Burstable, Class::BestEffort] {
+        let cpu_shares = Some(limits::class_shares(class, pods.clone()));
+        tree.ensure(&class_path(root, class), &Limits { cpu_shares, ..Limits::default() })?;
+    }
+    Ok(())
 }
 
 /// Every pod's cgroup below the root: (uid, path).
 pub fn pods(tree: &dyn CgroupTree, root: &str) -> Vec<(String, String)> {
-    let root = root.trim_end_matches('/');
-    let parents = [root.to_owned(), format!("{root}/burstable"), format!("{root}/besteffort")];
+    let parents = [Class::Guaranteed, Class::Burstable, Class::BestEffort].map(|class| class_path(root, class));
     let of = |parent: &String| {
         let pods = tree.children(parent).into_iter();
         let named =

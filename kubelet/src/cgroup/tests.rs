@@ -100,6 +100,30 @@ fn v1_writes_its_controllers_and_removes_from_all() {
 }
 
 #[test]
+fn classes_weigh_what_their_pods_request() {
+    let burstable = |cpu: &str| spec(json!([c(json!({ "cpu": cpu }), json!({}))]));
+    let others =
+        [spec(json!([c(json!({}), json!({}))])), spec(json!([c(json!({}), json!({"cpu": "4", "memory": "1Gi"}))]))];
+    let pods = [&[burstable("500m"), burstable("1")], &others[..]].concat();
+    let check = |pods: &[PodSpec], shares: [&str; 2], weights: [&str; 2]| {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |file: &str| {
+            ["burstable", "besteffort"]
+                .map(|class| fs::read_to_string(dir.path().join(file.replace('*', class))).unwrap())
+        };
+        fs::create_dir(dir.path().join("cpu")).unwrap();
+        weigh_classes(&V1::new(dir.path()), "/gantry/", pods.iter()).unwrap();
+        assert_eq!(read("cpu/gantry/*/cpu.shares"), shares);
+        fs::write(dir.path().join("cgroup.controllers"), "cpu memory").unwrap();
+        weigh_classes(&V2::new(dir.path()), "/gantry", pods.iter()).unwrap();
+        assert_eq!(read("gantry/*/cpu.weight"), weights);
+    };
+    check(&pods, ["1536", "2"], ["59", "1"]);
+    check(&pods[1..], ["1024", "2"], ["39", "1"]);
+    check(&others, ["2", "2"], ["1", "1"]);
+}
+
+#[test]
 fn a_busy_group_is_not_removed() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("cpu/gantry/podu3")).unwrap();
