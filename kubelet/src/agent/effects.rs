@@ -7,12 +7,11 @@ use std::time::Duration;
 use gantry_apimachinery::kinds;
 use gantry_client::{ApiError, DeleteOptions, EventType, ObjectRef};
 
-use super::{Message, as_objects};
-use super::{Shared, look, now};
+use super::{Entry, Message, Shared, as_objects, look, now};
 use crate::api::Pod;
 use crate::build::container::Inputs;
 use crate::build::{self, env, sandbox};
-use crate::pod::{Effect, Event, Hook, ImageOutcome, Level, Outcome, ProbeKind, Sandbox, StartFailure, State};
+use crate::pod::{Effect, Event, Hook, ImageOutcome, Level, Outcome, ProbeKind, Sandbox, StartFailure};
 use crate::runtime::{ImageSeen, RuntimeError};
 use crate::{cgroup, probe, services, volumes};
 
@@ -23,10 +22,11 @@ struct Job {
     ips: Vec<String>,
     /// The id of the running container whose processes an ephemeral container shares, by that container's name.
     running: std::collections::BTreeMap<String, String>,
+    place: Arc<volumes::Place>,
 }
 
-pub fn spawn(shared: &Arc<Shared>, state: &State, effect: Effect) {
-    let job = job(shared, state);
+pub fn spawn(shared: &Arc<Shared>, entry: &Entry, effect: Effect) {
+    let job = job(shared, entry);
     match effect {
         Effect::Tell { level, reason, message, container } => job.tell(level, reason, &message, container.as_deref()),
         effect => {
@@ -35,19 +35,19 @@ pub fn spawn(shared: &Arc<Shared>, state: &State, effect: Effect) {
     }
 }
 
-fn job(shared: &Arc<Shared>, state: &State) -> Job {
+fn job(shared: &Arc<Shared>, Entry { state, place }: &Entry) -> Job {
     let ips = match &state.sandbox {
         _ if state.pod.spec.host_network => shared.machine.read().host_ips.clone(),
         Sandbox::Ready { ips, .. } => ips.clone(),
         _ => vec![],
     };
     let running = state.containers.iter().filter_map(|(n, c)| c.running().map(|r| (n.clone(), r.id.clone())));
-    Job { shared: shared.clone(), pod: state.pod.clone(), ips, running: running.collect() }
+    Job { shared: shared.clone(), pod: state.pod.clone(), ips, running: running.collect(), place: place.clone() }
 }
 
 /// Brings a running pod's volumes up to date; a failure is told in the log and tried again with the next refresh.
-pub fn refresh(shared: &Arc<Shared>, state: &State) {
-    let job = job(shared, state);
+pub fn refresh(shared: &Arc<Shared>, entry: &Entry) {
+    let job = job(shared, entry);
     tokio::spawn(async move {
         if let Err(e) = job.volumes().await {
             tracing::debug!(pod = %job.pod.label(), e, "volumes not refreshed");
@@ -65,8 +65,8 @@ pub fn forget(shared: &Shared, pod: &Pod) {
 }
 
 /// Unmounts and removes a pod's volumes and its cgroup.
-pub fn tear_down(shared: &Shared, uid: &str) -> Result<(), String> {
-    volumes::remove_pod_dir(&shared.config.pod_dir(uid)).map_err(|e| format!("volumes: {e}"))?;
+pub fn tear_down(shared: &Shared, uid: &str, place: &volumes::Place) -> Result<(), String> {
+    place.clear().map_err(|e| format!("volumes: {e}"))?;
     for (owner, path) in cgroup::pods(shared.cgroups.as_ref(), &shared.config.cgroup_root) {
         if owner == uid {
             shared.cgroups.remove(&path).map_err(|e| format!("cgroup {path}: {e}"))?;
@@ -128,10 +128,9 @@ impl Job {
     }
 
     async fn volumes(&self) -> Result<(), String> {
-        let dir = self.shared.config.pod_dir(self.pod.uid());
         let stamp = now().wall.to_micro_string().replace(':', "-");
         let m = self.shared.machine();
-        volumes::prepare(&self.pod, &dir, as_objects(&self.shared), &m, &self.ips, &stamp).await
+        volumes::prepare(&self.pod, &self.place, as_objects(&self.shared), &m, &self.ips, &stamp).await
     }
 
     async fn prepare(&self) -> Result<(), String> {
@@ -309,13 +308,13 @@ impl Job {
 
     /// The kernel empties a cgroup a moment after its last process is gone, so a busy one is tried a few times.
     async fn tear_down(&self) -> Result<(), String> {
-        let mut result = tear_down(&self.shared, self.pod.uid());
+        let mut result = tear_down(&self.shared, self.pod.uid(), &self.place);
         for pause_ms in [5, 20, 100, 400] {
             if result.is_ok() {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
-            result = tear_down(&self.shared, self.pod.uid());
+            result = tear_down(&self.shared, self.pod.uid(), &self.place);
         }
         result
     }

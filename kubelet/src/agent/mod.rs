@@ -27,7 +27,7 @@ use crate::checkpoint::Checkpoints;
 use crate::config::Config;
 use crate::pod::{self, Effect, Event, Facts, Now, PodSeen, State};
 use crate::runtime::Runtime;
-use crate::volumes::Objects;
+use crate::volumes::{Objects, Place};
 use absence::Absent;
 
 pub use objects::ApiObjects;
@@ -90,6 +90,7 @@ pub fn now() -> Now {
 
 struct Entry {
     state: State,
+    place: Arc<Place>,
 }
 
 pub struct Agent {
@@ -200,7 +201,8 @@ impl Agent {
         let uid = pod.uid().to_owned();
         if !self.pods.contains_key(&uid) {
             let state = State::new(pod.clone(), self.facts.clone());
-            self.pods.insert(uid.clone(), Entry { state });
+            let place = Arc::new(Place::new(self.shared.config.pod_dir(&uid)));
+            self.pods.insert(uid.clone(), Entry { state, place });
         }
         self.save(&pod, None);
         self.step(&uid, Event::Desired(pod));
@@ -245,7 +247,7 @@ impl Agent {
                 if matches!(effect, Effect::Prepare | Effect::TearDown) {
                     self.weigh_classes();
                 }
-                effects::spawn(&self.shared, &entry.state, effect);
+                effects::spawn(&self.shared, entry, effect);
             }
         }
     }
@@ -280,7 +282,7 @@ impl Agent {
         for entry in self.pods.values() {
             let ready = entry.state.prepared == pod::Progress::Done && entry.state.stop.is_none();
             if ready && which(&entry.state.pod) {
-                effects::refresh(&self.shared, &entry.state);
+                effects::refresh(&self.shared, entry);
             }
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Shared, feed};
 use crate::pod::PodSeen;
+use crate::volumes::Place;
 
 /// Removes them only when they are of this very cluster and a live read says that the pod is gone.
 pub async fn consider(shared: Arc<Shared>, uid: String, seen: PodSeen) {
@@ -28,5 +29,6 @@ pub async fn consider(shared: Arc<Shared>, uid: String, seen: PodSeen) {
             }
         }
     }
-    super::effects::tear_down(&shared, &uid).map_err(|e| tracing::warn!(uid, e, "left-overs stay")).ok();
+    let place = Place::new(shared.config.pod_dir(&uid));
+    super::effects::tear_down(&shared, &uid, &place).map_err(|e| tracing::warn!(uid, e, "left-overs stay")).ok();
 }

@@ -24,29 +24,44 @@ fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
-/// Mounts a tmpfs there unless one is.
-pub fn tmpfs(dir: &Path, size_bytes: Option<i64>) -> io::Result<()> {
+/// Mounts a tmpfs there unless one is. One that is there keeps its size, group and mode.
+pub fn tmpfs(dir: &Path, size_bytes: Option<i64>, group: Option<u32>) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
     let real = dir.canonicalize()?;
     if mounted_below(&real).contains(&real) {
         return Ok(());
     }
-    let options = size_bytes.map_or_else(|| "mode=0777".to_owned(), |b| format!("mode=0777,size={b}"));
-    let options = CString::new(options).expect("the text has no zero byte");
+    let options = CString::new(tmpfs_options(size_bytes, group)).expect("the text has no zero byte");
     mount("tmpfs", &real, "tmpfs", MountFlags::empty(), options.as_c_str())?;
     Ok(())
 }
 
+/// Everyone may write to a volume; what is made in it belongs to its group, if it has one.
+fn mode(group: Option<u32>) -> u32 {
+    if group.is_some() { 0o2777 } else { 0o777 }
+}
+
+pub fn tmpfs_options(size_bytes: Option<i64>, group: Option<u32>) -> String {
+    let size = size_bytes.map(|bytes| format!(",size={bytes}")).unwrap_or_default();
+    let owner = group.map(|gid| format!(",gid={gid}")).unwrap_or_default();
+    format!("mode={:04o}{owner}{size}", mode(group))
+}
+
+/// Makes an `emptyDir` with its group and mode, once: from then on both are its containers' to change.
 pub fn empty_dir(pod: &Pod, dir: &Path, empty: &EmptyDir) -> io::Result<()> {
-    if empty.medium == "Memory" {
-        tmpfs(dir, empty.size_limit.map(|q| q.value()).filter(|b| *b > 0))?;
-    } else {
-        std::fs::create_dir_all(dir)?;
-    }
     let group = pod.spec.security_context.as_ref().and_then(|s| s.fs_group).and_then(|g| u32::try_from(g).ok());
-    chown(dir, None, group)?;
-    let mode = if group.is_some() { 0o2777 } else { 0o777 };
-    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode))
+    if empty.medium == "Memory" {
+        return tmpfs(dir, empty.size_limit.map(|q| q.value()).filter(|b| *b > 0), group);
+    }
+    if dir.exists() {
+        return Ok(());
+    }
+    // It gets its name last: after a crash half-way nobody takes it for whole. No volume's name has a dot.
+    let staged = dir.with_extension("new");
+    std::fs::create_dir_all(&staged)?;
+    chown(&staged, None, group)?;
+    std::fs::set_permissions(&staged, std::fs::Permissions::from_mode(mode(group)))?;
+    std::fs::rename(&staged, dir)
 }
 
 /// Checks a host path's type, and makes it where the type says so.

@@ -6,6 +6,7 @@
 mod atomic;
 mod fs;
 mod mounts;
+mod place;
 mod project;
 
 #[cfg(test)]
@@ -26,8 +27,9 @@ use crate::build::Machine;
 use crate::build::env::Sources;
 
 pub use atomic::{File, Payload};
-pub use fs::{mounted_below, remove_pod_dir};
+pub use fs::mounted_below;
 pub use mounts::container_mounts;
+pub use place::Place;
 
 /// Where objects that pods refer to come from.
 #[async_trait]
@@ -88,6 +90,9 @@ pub async fn gather(pod: &Pod, objects: &dyn Objects) -> Result<Sources, String>
 /// The tokens that a pod's projected volumes hold, by (audience, path).
 pub type Tokens = BTreeMap<(String, String), String>;
 
+/// What volumes are filled with, or why it could not be had.
+type Fetched = Result<(Sources, Tokens), String>;
+
 async fn tokens(pod: &Pod, objects: &dyn Objects) -> Result<Tokens, String> {
     let mut out = Tokens::new();
     for source in pod.spec.volumes.iter().filter_map(|v| v.projected.as_ref()).flat_map(|p| &p.sources) {
@@ -108,14 +113,17 @@ pub fn volume_dir(pod_dir: &Path, name: &str) -> PathBuf {
 /// An object that cannot be fetched does not hurt a volume that is there already: it keeps what it has.
 pub async fn prepare(
     pod: &Pod,
-    pod_dir: &Path,
+    place: &Place,
     objects: &dyn Objects,
     m: &Machine,
     ips: &[String],
     stamp: &str,
 ) -> Result<(), String> {
-    let fetched: Result<(Sources, Tokens), String> =
-        async { Ok((gather(pod, objects).await?, tokens(pod, objects).await?)) }.await;
+    let fetched: Fetched = async { Ok((gather(pod, objects).await?, tokens(pod, objects).await?)) }.await;
+    place.fill(|pod_dir| make(pod, pod_dir, &fetched, m, ips, stamp))
+}
+
+fn make(pod: &Pod, pod_dir: &Path, fetched: &Fetched, m: &Machine, ips: &[String], stamp: &str) -> Result<(), String> {
     for v in &pod.spec.volumes {
         let dir = volume_dir(pod_dir, &v.name);
         let failed = |e: String| format!("MountVolume.SetUp failed for volume \"{}\" : {e}", v.name);
@@ -127,7 +135,7 @@ pub async fn prepare(
             fs::empty_dir(pod, &dir, empty).map_err(|e| failed(e.to_string()))?;
             continue;
         }
-        match &fetched {
+        match fetched {
             Ok((sources, tokens)) => {
                 let Some(payload) = project::payload(pod, v, m, ips, sources, tokens).map_err(failed)? else {
                     return Err(failed("this kind of volume is not supported".into()));
@@ -144,7 +152,7 @@ pub async fn prepare(
 fn write(pod: &Pod, v: &Volume, dir: &Path, payload: &Payload, stamp: &str) -> io::Result<()> {
     let secret = v.secret.is_some() || v.projected.is_some();
     if secret {
-        fs::tmpfs(dir, None)?;
+        fs::tmpfs(dir, None, None)?;
     } else {
         std::fs::create_dir_all(dir)?;
     }

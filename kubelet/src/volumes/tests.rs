@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::atomic::write;
 use super::*;
@@ -119,4 +120,71 @@ fn sub_paths_stay_inside() {
     for bad in [json!({"subPath": "../x"}), json!({"subPath": "out"}), json!({"subPathExpr": "$(NOBODY)"})] {
         assert!(mounts(bad.clone()).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn an_empty_dir_is_its_containers_own_once_it_is_made() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("volumes/e");
+    let make = || super::fs::empty_dir(&pod(json!({})), &dir, &Default::default()).unwrap();
+    let mode = || fs::metadata(&dir).unwrap().mode() & 0o7777;
+    // Left by a crash half-way.
+    fs::create_dir_all(root.path().join("volumes/e.new")).unwrap();
+    make();
+    assert_eq!(mode(), 0o777);
+    fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    make();
+    assert_eq!(mode(), 0o700);
+    assert_eq!(fs::read_dir(root.path().join("volumes")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_tmpfs_is_mounted_with_its_group_and_mode() {
+    let check = |size, group, expect: &str| assert_eq!(super::fs::tmpfs_options(size, group), expect);
+    check(None, None, "mode=0777");
+    check(Some(4096), None, "mode=0777,size=4096");
+    check(Some(4096), Some(7), "mode=2777,gid=7,size=4096");
+}
+
+/// Has every ConfigMap, but says so only when the test lets it.
+#[derive(Default)]
+struct Slow {
+    asked: Notify,
+    answer: Notify,
+}
+
+#[async_trait]
+impl Objects for Slow {
+    async fn config_map(&self, _: &str, _: &str) -> Result<Option<Arc<ConfigMap>>, String> {
+        self.asked.notify_one();
+        self.answer.notified().await;
+        Ok(Some(Arc::default()))
+    }
+    async fn secret(&self, _: &str, _: &str) -> Result<Option<Arc<Secret>>, String> {
+        Ok(None)
+    }
+    async fn token(&self, _: &Pod, _: &TokenSource) -> Result<(String, Option<Timestamp>), String> {
+        Err("no tokens here".into())
+    }
+}
+
+#[tokio::test]
+async fn a_refresh_in_flight_brings_no_volume_back() {
+    let root = tempfile::tempdir().unwrap();
+    let place = Place::new(root.path().join("u"));
+    let pod = pod(json!({"volumes": [{"name": "e", "emptyDir": {}}, {"name": "v", "configMap": {"name": "cm"}}]}));
+    let (slow, m) = (Slow::default(), Machine::default());
+    let refresh = |stamp| prepare(&pod, &place, &slow, &m, &[], stamp);
+    slow.answer.notify_one();
+    refresh("t1").await.unwrap();
+    assert!(root.path().join("u/volumes/v/..data").exists());
+    slow.asked.notified().await;
+    let end = async {
+        slow.asked.notified().await;
+        place.clear().unwrap();
+        slow.answer.notify_one();
+    };
+    let (refreshed, ()) = tokio::join!(refresh("t2"), end);
+    assert_eq!(refreshed, Err("the pod was torn down".to_owned()));
+    assert!(!root.path().join("u").exists());
 }
