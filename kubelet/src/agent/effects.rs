@@ -13,6 +13,7 @@ use crate::build::container::Inputs;
 use crate::build::{self, env, sandbox};
 use crate::pod::{Effect, Event, Hook, ImageOutcome, Level, Outcome, ProbeKind, Sandbox, StartFailure};
 use crate::runtime::{ImageSeen, RuntimeError};
+use crate::server::logs;
 use crate::{cgroup, probe, services, volumes};
 
 /// What an effect's task knows of its pod.
@@ -256,11 +257,11 @@ impl Job {
     fn own_files(&self, dir: &std::path::Path, name: &str, attempt: u32) -> std::io::Result<(PathBuf, PathBuf)> {
         use std::os::unix::fs::PermissionsExt;
         let meta = &self.pod.metadata;
-        let logs = self.shared.config.pod_log_dir(&meta.namespace, &meta.name, meta.uid.as_str()).join(name);
-        std::fs::create_dir_all(&logs)?;
+        let log_dir = self.shared.config.pod_log_dir(&meta.namespace, &meta.name, meta.uid.as_str()).join(name);
+        std::fs::create_dir_all(&log_dir)?;
         if attempt > 1 {
             // The previous run's log stays for `--previous`; older ones go.
-            drop(std::fs::remove_file(logs.join(format!("{}.log", attempt - 2))));
+            logs::remove(&log_dir, attempt - 2);
         }
         let machine_hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
         let hosts = dir.join("etc-hosts");

@@ -104,6 +104,13 @@ pub fn files(dir: &Path, attempt: u32) -> Vec<PathBuf> {
     old
 }
 
+/// Removes all of a run's files, rotated ones too. What stays is looked at by nobody.
+pub fn remove(dir: &Path, attempt: u32) {
+    for file in files(dir, attempt) {
+        drop(std::fs::remove_file(file));
+    }
+}
+
 struct Reader {
     dir: PathBuf,
     attempt: u32,
@@ -226,4 +233,24 @@ pub fn size(dir: &Path, attempt: u32) -> u64 {
     let path = dir.join(format!("{attempt}.log"));
     let Ok(mut file) = File::open(path) else { return 0 };
     if file.read(&mut one).unwrap_or(0) == 0 { 0 } else { file.metadata().map_or(0, |m| m.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_goes_with_its_rotated_files_and_no_other_run() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in
+            ["1.log", "1.log.20260101T000000", "1.log.20260102T000000", "11.log", "2.log", "2.log.20260101T000000"]
+        {
+            std::fs::write(dir.path().join(name), "x").unwrap();
+        }
+        remove(dir.path(), 1);
+        let mut left: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["11.log", "2.log", "2.log.20260101T000000"]);
+    }
 }

@@ -2,7 +2,7 @@
 //! ask: it shows a client certificate whose common name says so. It decides routes; it changes no pod.
 
 mod logfile;
-mod logs;
+pub(crate) mod logs;
 mod rotate;
 mod stream;
 mod tls;
