@@ -109,26 +109,37 @@ impl ApiObjects {
         self.secrets.lock().retain(|key, _| secrets.contains(key));
         self.tokens.lock().retain(|key, _| pods.contains(&key.0));
     }
+}
 
-    fn file(ns: &str, name: &str) -> String {
-        format!("configmap-{ns}-{name}")
+/// Where a ConfigMap is remembered. No name has a `_`, so no two share a file.
+fn file(ns: &str, name: &str) -> String {
+    format!("configmap_{ns}_{name}")
+}
+
+fn remember(checkpoints: &Checkpoints, map: &ConfigMap) {
+    let (ns, name) = (&map.metadata.namespace, &map.metadata.name);
+    if let Err(e) = checkpoints.save(&file(ns, name), map) {
+        tracing::warn!(%e, ns, name, "a ConfigMap could not be remembered");
     }
+}
+
+/// What was remembered, if it is surely this one.
+fn recall(checkpoints: &Checkpoints, ns: &str, name: &str) -> Option<ConfigMap> {
+    let map: Option<ConfigMap> = checkpoints.load(&file(ns, name)).ok().flatten();
+    map.filter(|m| m.metadata.namespace == ns && m.metadata.name == name)
 }
 
 #[async_trait]
 impl Objects for ApiObjects {
     async fn config_map(&self, ns: &str, name: &str) -> Result<Option<Arc<ConfigMap>>, String> {
-        let file = Self::file(ns, name);
         match self.get(&kinds::CONFIG_MAP, &self.config_maps, ns, name).await {
             Ok(Some(map)) => {
-                if let Err(e) = self.checkpoints.save(&file, map.as_ref()) {
-                    tracing::warn!(%e, ns, name, "a ConfigMap could not be remembered");
-                }
+                remember(&self.checkpoints, &map);
                 Ok(Some(map))
             }
             Ok(None) => Ok(None),
             // With no control plane a restart uses what the last start used.
-            Err(e) => self.checkpoints.load(&file).ok().flatten().map(|m| Some(Arc::new(m))).ok_or(e),
+            Err(e) => recall(&self.checkpoints, ns, name).map(|map| Some(Arc::new(map))).ok_or(e),
         }
     }
 
@@ -163,5 +174,29 @@ impl Objects for ApiObjects {
         let token = Token { text: answer.token.clone(), ends: answer.expiration_timestamp, renew };
         self.tokens.lock().insert(key, token);
         Ok((answer.token, answer.expiration_timestamp))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(ns: &str, name: &str) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"namespace": ns, "name": name}, "data": {"of": ns}})).unwrap()
+    }
+
+    #[test]
+    fn a_config_map_is_recalled_as_itself_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::open(dir.path()).unwrap();
+        let (a, b) = (map("team", "a-config"), map("team-a", "config"));
+        remember(&checkpoints, &a);
+        assert_eq!(recall(&checkpoints, "team-a", "config"), None);
+        remember(&checkpoints, &b);
+        assert_eq!(recall(&checkpoints, "team", "a-config"), Some(a.clone()));
+        assert_eq!(recall(&checkpoints, "team-a", "config"), Some(b));
+        // Whatever brought another's content under this name, it is not given to a pod.
+        checkpoints.save(&file("ns", "x"), &a).unwrap();
+        assert_eq!(recall(&checkpoints, "ns", "x"), None);
     }
 }
