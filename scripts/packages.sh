@@ -11,6 +11,7 @@ wanted=(
   "containernetworking-plugins|/usr/lib/cni/ptp|gives each pod its network interface"
   "nftables|nft|forwards a Service's address to its pods"
   "conntrack|conntrack|forgets UDP flows to pods that ended"
+  "iptables|iptables|maps a pod's host ports"
   "iproute2|ip|makes the node's links"
 )
 

@@ -189,7 +189,8 @@ pub fn make_dir(path: &Path, mode: u32) -> anyhow::Result<()> {
 /// Writes `bytes` under a temporary name with this mode, syncs it and moves it into place: readers see all or nothing.
 pub fn write_file(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     let mut name = path.file_name().context("a file needs a name")?.to_os_string();
-    name.push(".new");
+    // Roles that share a data directory may write the same file at the same time; each stages its own.
+    name.push(format!(".{}.new", std::process::id()));
     let temporary = path.with_file_name(name);
     let describe = || format!("writing {}", path.display());
     let _ = std::fs::remove_file(&temporary);

@@ -8,6 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub struct Detached {
 }
 
 /// Starts `program` in a new session with its output appended to `log`, and writes its id to `pid_file` if one is given.
+/// It keeps this process's working directory, so that relative paths in its arguments and environment keep their meaning.
 pub fn spawn(program: &Path, arguments: &[OsString], log: &Path, pid_file: Option<&Path>) -> anyhow::Result<Detached> {
     let output = OpenOptions::new()
         .create(true)
@@ -40,7 +42,6 @@ pub fn spawn(program: &Path, arguments: &[OsString], log: &Path, pid_file: Optio
         .stdout(output.try_clone()?)
         .stderr(output)
         .kill_on_drop(false)
-        .current_dir("/")
         .spawn()?;
     let pid = child.id().context("the process ended at once")?;
     if let Some(pid_file) = pid_file {
@@ -60,6 +61,19 @@ impl Detached {
 
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Whether it was started as exactly this program, from the file that is there now, with exactly these arguments.
+    pub fn was_started_as(&self, program: &Path, arguments: &[OsString]) -> bool {
+        let exe = std::fs::read_link(format!("/proc/{}/exe", self.pid)).unwrap_or_default();
+        exe == program && self.arguments() == arguments
+    }
+
+    /// Without the program's own name.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let line = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        let words = line.strip_suffix(&[0]).unwrap_or(&line).split(|byte| *byte == 0);
+        words.skip(1).map(|word| OsString::from_vec(word.to_vec())).collect()
     }
 
     /// Returns when the process has ended. May be dropped and called again.
@@ -120,6 +134,9 @@ mod tests {
             }
         };
         assert_eq!(found.pid(), pid);
+        let sleep_itself = sleep.canonicalize().unwrap();
+        assert!(found.was_started_as(&sleep_itself, &["60".into()]));
+        assert!(!found.was_started_as(&sleep_itself, &["61".into()]));
         assert!(Detached::from_pid_file(&pid_file, Path::new("/bin/another")).is_none());
         started.stop(Duration::from_secs(5)).await;
         let mut found = found;

@@ -2,6 +2,7 @@
 //! `gantry down` finds it also after a crash. It never removes anything itself.
 
 use crate::datadir::{DataDir, write_file};
+use crate::problem::Problem;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -31,8 +32,29 @@ impl Footprint {
         }
     }
 
-    pub fn write(&self, data: &DataDir) -> anyhow::Result<()> {
+    /// Writes it down, unless this data directory has left something under other names: `gantry down` would miss that.
+    pub fn claim(&self, data: &DataDir) -> anyhow::Result<()> {
+        if let Some(old) = Self::read(data)?.filter(|old| old.network_namespace == self.network_namespace) {
+            self.same_names(&old, data)?;
+        }
         write_file(&path(data), &serde_json::to_vec_pretty(self)?, 0o644)
+    }
+
+    fn same_names(&self, old: &Self, data: &DataDir) -> Result<(), Problem> {
+        for (flag, old, new) in [
+            ("--cgroup-root", &old.cgroup_root, &self.cgroup_root),
+            ("--nft-table", &old.nft_table, &self.nft_table),
+            ("--dns-link", &old.dns_link, &self.dns_link),
+        ] {
+            if old != new {
+                return Err(Problem::new(format!(
+                    "{flag} {new}: {} was started with {old} and may still use it; run `gantry down --data-dir {}` first",
+                    data.root().display(),
+                    data.root().display(),
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// `None` when this data directory never ran a node.
@@ -72,8 +94,14 @@ mod tests {
         data.create().unwrap();
         assert_eq!(Footprint::read(&data).unwrap(), None);
         let footprint = Footprint::new("/gantry", "gantry", "gantry-dns");
-        footprint.write(&data).unwrap();
-        assert_eq!(Footprint::read(&data).unwrap(), Some(footprint));
+        footprint.claim(&data).unwrap();
+        footprint.claim(&data).unwrap();
+        assert_eq!(Footprint::read(&data).unwrap(), Some(footprint.clone()));
+        let other = Footprint::new("/gantry", "other", "gantry-dns");
+        let refused = other.claim(&data).unwrap_err().to_string();
+        assert!(refused.starts_with("--nft-table other:") && refused.contains("gantry down"), "{refused}");
+        Footprint::forget(&data);
+        other.claim(&data).unwrap();
         Footprint::forget(&data);
         assert_eq!(Footprint::read(&data).unwrap(), None);
     }

@@ -33,6 +33,7 @@ const TOOLS: &[Tool] = &[
     tool("/usr/lib/cni/loopback", "containernetworking-plugins", "gives pods a loopback"),
     tool("nft", "nftables", "programs Services"),
     tool("conntrack", "conntrack", "forgets UDP flows to endpoints that left"),
+    tool("iptables", "iptables", "maps host ports, for CNI's portmap"),
     tool("ip", "iproute2", "makes the node's DNS address"),
     tool("setsid", "util-linux", "detaches the guard and containerd"),
 ];

@@ -12,7 +12,9 @@ pub fn traces() -> anyhow::Result<BTreeSet<String>> {
     let mut command = |name: &str, arguments: &[&str]| -> anyhow::Result<()> {
         let output = Command::new(name).args(arguments).output().with_context(|| name.to_owned())?;
         for line in String::from_utf8_lossy(&output.stdout).lines() {
-            found.insert(format!("{name} {}: {line}", arguments.join(" ")));
+            // A bridge is up or down with its ports; that is a state, not a thing.
+            let things = line.split_whitespace().filter(|word| !["UP", "DOWN", "UNKNOWN", "linkdown"].contains(word));
+            found.insert(format!("{name} {}: {}", arguments.join(" "), things.collect::<Vec<_>>().join(" ")));
         }
         Ok(())
     };
@@ -20,6 +22,10 @@ pub fn traces() -> anyhow::Result<BTreeSet<String>> {
     command("ip", &["-brief", "address"])?;
     command("ip", &["netns", "list"])?;
     command("ip", &["route"])?;
+    let ports = Command::new("iptables-save").args(["-t", "nat"]).output().context("iptables-save")?;
+    for line in String::from_utf8_lossy(&ports.stdout).lines().filter(|line| line.starts_with("-A CNI-")) {
+        found.insert(format!("host port: {line}"));
+    }
     for line in std::fs::read_to_string("/proc/self/mountinfo")?.lines().filter(|line| line.contains("gantry")) {
         found.insert(format!("mount: {line}"));
     }

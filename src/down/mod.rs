@@ -13,7 +13,7 @@ use crate::detached::Detached;
 use crate::footprint::{Footprint, network_namespace};
 use crate::preflight;
 use anyhow::Context;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -49,19 +49,30 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends the processes with a pid file: `gantry` first, so that it does not restart the others.
+/// Ends the processes with a pid file: `gantry` first, so that it does not restart the others. A process id may be used
+/// again after a reboot, so the name of the program is not enough: a role holds its lock, containerd names its own folder.
 async fn stop_roles(data: &DataDir) {
     let gantry = std::env::current_exe().unwrap_or_else(|_| "gantry".into());
-    let containerd = PathBuf::from("containerd");
-    for (name, program) in
-        [("gantry", &gantry), ("kubelet", &gantry), ("proxy", &gantry), ("guard", &gantry), ("containerd", &containerd)]
-    {
-        if let Some(process) = Detached::from_pid_file(&data.pid_file(name), program) {
-            println!("stopping {name} (process {})", process.pid());
-            process.stop(STOP_PATIENCE).await;
+    for name in ["gantry", "kubelet", "proxy", "guard"] {
+        if let Some(process) = Detached::from_pid_file(&data.pid_file(name), &gantry)
+            && data.holder(name) == Some(process.pid())
+        {
+            stop(name, process).await;
         }
         let _ = std::fs::remove_file(data.pid_file(name));
     }
+    let config = data.containerd().join("config.toml").into_os_string();
+    if let Some(process) = Detached::from_pid_file(&data.pid_file("containerd"), Path::new("containerd"))
+        && process.arguments().contains(&config)
+    {
+        stop("containerd", process).await;
+    }
+    let _ = std::fs::remove_file(data.pid_file("containerd"));
+}
+
+async fn stop(name: &str, process: Detached) {
+    println!("stopping {name} (process {})", process.pid());
+    process.stop(STOP_PATIENCE).await;
 }
 
 /// Kills every container process and shim, and removes the pods' cgroups.

@@ -1,6 +1,6 @@
 //! The guard of one machine: node DNS, in a process of its own that `gantry` starts, watches and leaves running.
 //!
-//! It decides what the guard is told. It never restarts one that is alive.
+//! It decides what the guard is told. It never restarts one that is alive and was told the same.
 
 use crate::cli::{GuardArgs, NetworkArgs, NodeArgs};
 use crate::datadir::DataDir;
@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const DNS_PORT: u16 = 53;
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// `gantry guard`: serves until it is told to stop.
 pub async fn run(args: GuardArgs) -> anyhow::Result<()> {
@@ -26,9 +27,7 @@ pub async fn run(args: GuardArgs) -> anyhow::Result<()> {
     let data = DataDir::new(&args.data.data_dir)?;
     data.check_format()?;
     let _lock = data.lock("guard")?;
-    if Footprint::read(&data)?.is_none() {
-        Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link).write(&data)?;
-    }
+    Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link).claim(&data)?;
     let dns = dns_config(&data, &args.node, &args.network)?;
     let cancel = stop::signal_token()?;
     let serving = supervise("node DNS", cancel.clone(), move |token| dns::serve(dns.clone(), token));
@@ -121,17 +120,22 @@ fn arguments(
     arguments
 }
 
-/// The guard that runs on this data directory, or a new one.
-pub fn ensure(data: &DataDir, node: &NodeArgs, network: &NetworkArgs) -> anyhow::Result<Detached> {
+/// The guard that runs on this data directory, or a new one. One that was started differently, or from a program that was
+/// replaced since, is replaced: pods do not notice, and names resolve again within moments.
+pub async fn ensure(data: &DataDir, node: &NodeArgs, network: &NetworkArgs) -> anyhow::Result<Detached> {
     let own = std::env::current_exe().context("finding this program")?;
+    let role = if std::env::args_os().nth(1).is_some_and(|role| role == "kubelet") { "kubelet" } else { "gantry" };
+    let arguments = arguments(data, node, network, (&own, &data.pid_file(role)));
     if let Some(running) = Detached::from_pid_file(&data.pid_file("guard"), &own)
         && data.holder("guard") == Some(running.pid())
     {
-        return Ok(running);
+        if running.was_started_as(&own, &arguments) {
+            return Ok(running);
+        }
+        tracing::info!(pid = running.pid(), "the guard was started in another way; replacing it");
+        running.stop(STOP_PATIENCE).await;
     }
     // The guard writes its pid file itself, together with its lock.
-    let role = if std::env::args_os().nth(1).is_some_and(|role| role == "kubelet") { "kubelet" } else { "gantry" };
-    let arguments = arguments(data, node, network, (&own, &data.pid_file(role)));
     detached::spawn(&own, &arguments, &data.log_file("guard"), None).context("starting the guard")
 }
 
@@ -153,7 +157,7 @@ pub async fn keep(
                 () = cancel.cancelled() => return,
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
             }
-            match ensure(&data, &node, &network) {
+            match ensure(&data, &node, &network).await {
                 Ok(started) => break started,
                 Err(error) => tracing::error!("{error:#}"),
             }

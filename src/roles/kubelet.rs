@@ -67,7 +67,7 @@ pub async fn start_runtime(data: &DataDir, node: &NodeArgs) -> anyhow::Result<Op
 }
 
 /// Watches what lives beside the agent, containerd and the guard, until `cancel`. Both are left running.
-pub fn keep_beside(
+pub async fn keep_beside(
     data: &DataDir,
     node: &NodeArgs,
     network: &NetworkArgs,
@@ -79,7 +79,7 @@ pub fn keep_beside(
         tokio::spawn(async move { containerd.supervise(running, cancel).await });
     }
     if !node.no_supervise {
-        let running = guard::ensure(data, node, network)?;
+        let running = guard::ensure(data, node, network).await?;
         tokio::spawn(guard::keep(data.clone(), node.clone(), network.clone(), running, cancel.clone()));
     }
     Ok(())
@@ -101,10 +101,10 @@ pub async fn run(args: KubeletArgs) -> anyhow::Result<()> {
     data.create()?;
     let _lock = data.lock("kubelet")?;
     let _ = std::fs::remove_file(data.stopped_file());
-    Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link).write(&data)?;
+    Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link).claim(&data)?;
     let cancel = stop::signal_token()?;
     let runtime = start_runtime(&data, &args.node).await?;
-    keep_beside(&data, &args.node, &args.network, runtime, &cancel)?;
+    keep_beside(&data, &args.node, &args.network, runtime, &cancel).await?;
     supervise("kubelet", cancel, move |token| gantry_kubelet::run(config.clone(), client.clone(), token)).await;
     write_file(&data.stopped_file(), b"", 0o644)
 }

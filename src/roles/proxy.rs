@@ -28,9 +28,7 @@ pub async fn run(args: ProxyArgs) -> anyhow::Result<()> {
     data.check_format()?;
     data.create()?;
     let _lock = data.lock("proxy")?;
-    if Footprint::read(&data)?.is_none() {
-        Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link).write(&data)?;
-    }
+    Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link).claim(&data)?;
     let client = standalone::client(&args.client).await?;
     let config = config(&data, &machine::node_name(args.node.node_name.as_deref())?, &args.node, &args.network);
     let cancel = stop::signal_token()?;

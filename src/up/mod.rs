@@ -79,7 +79,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let keys = Pki::new(&plan.data);
     keys.ensure_all(&names(&plan), &plan.data.kubeconfig(), machine::unix_now_s())?;
     let node = &plan.args.node;
-    Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link).write(&plan.data)?;
+    Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link).claim(&plan.data)?;
     let cancel = stop::signal_token()?;
     let control = control_plane(&plan, &keys, cancel.clone());
     let runtime = async {
@@ -92,7 +92,7 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     let components = Components::new(cancel.clone());
     start_control_loops(&plan, &keys, &api, &components)?;
     if !plan.args.no_node {
-        start_node(&plan, &keys, &api, &components, runtime, &cancel)?;
+        start_node(&plan, &keys, &api, &components, runtime, &cancel).await?;
         Phase::Registering.announce(&plan.data);
         let admin = api.client("kubernetes-admin", &["system:masters"]);
         if !ready::wait(&admin, &plan.node_name, &cancel).await {
@@ -144,7 +144,7 @@ fn start_control_loops(plan: &Plan, keys: &Pki, api: &Api, components: &Componen
 }
 
 /// The node's parts: the agent and the proxy here, containerd and the guard beside.
-fn start_node(
+async fn start_node(
     plan: &Plan,
     keys: &Pki,
     api: &Api,
@@ -154,7 +154,7 @@ fn start_node(
 ) -> anyhow::Result<()> {
     let (data, node, network) = (&plan.data, &plan.args.node, &plan.args.network);
     let name = plan.node_name.as_str();
-    kubelet::keep_beside(data, node, network, runtime, cancel)?;
+    kubelet::keep_beside(data, node, network, runtime, cancel).await?;
     let identity = format!("system:node:{name}");
     let agent_client = || api.client(&identity, &["system:nodes"]);
     let serving = pki::kubelet_server(name);

@@ -1,7 +1,7 @@
 //! Declare a service, get running pods: the demo's way from a manifest to answers over the Service's address and name.
 
 use anyhow::{Context, ensure};
-use gantry_conformance::{Cluster, tools, wait_for};
+use gantry_conformance::{Cluster, namespace, tools, wait_for};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -132,4 +132,17 @@ fn whoami_by_token(cluster: &Cluster, token: &str) -> anyhow::Result<String> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), config)?;
     gantry_conformance::Kubectl::new(file.path())?.ok(&["auth", "whoami", "-o", "json"])
+}
+
+/// Stays until the end of the suite: taking the cluster down has to take the port away too.
+pub fn a_host_port_leads_to_its_pod(cluster: &Cluster) -> anyhow::Result<()> {
+    let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "host-port"}, "spec": {"containers": [{
+        "name": "web", "image": "docker.io/library/testbed:local", "command": ["/testbed", "serve", "--port", "8080"],
+        "ports": [{"containerPort": 8080, "hostPort": 18080}]}]}}"#;
+    cluster.kubectl.apply(pod)?;
+    wait_for("the machine's port to answer", Duration::from_secs(30), || {
+        let said = http_get(namespace::NODE_IP, 18080, "/hostname")?;
+        ensure!(said == "host-port\n", "{said:?}");
+        Ok(())
+    })
 }

@@ -24,6 +24,7 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(declare::configuration_reaches_the_containers),
         case!(declare::containers_stay_inside_their_limits),
         case!(declare::a_service_account_token_is_mounted_and_works),
+        case!(declare::a_host_port_leads_to_its_pod),
         case!(kubectl_reads::every_output_format),
         case!(kubectl_reads::selectors_and_all_namespaces),
         case!(kubectl_reads::watch_sees_changes),

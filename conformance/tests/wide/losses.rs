@@ -13,7 +13,7 @@ fn writes_go_on(fleet: &Fleet, name: &str) -> anyhow::Result<()> {
         wait_for(&format!("a write through API server {side:?}"), Duration::from_secs(20), || {
             let said = kubectl.run(&["create", "configmap", &name, "--request-timeout=5s"], "")?;
             // A first try may have been written although its answer was lost.
-            ensure!(said.code == 0 || said.err.contains("AlreadyExists"), "{}", said.err);
+            ensure!(said.code == 0 || said.err.contains("already exists"), "{}", said.err);
             Ok(())
         })?;
     }

@@ -125,7 +125,7 @@ pub fn one_of_two_creators_wins(fleet: &Fleet) -> anyhow::Result<()> {
         let by = fleet.kubectl(Side::A).path(&["configmap", &name], ".data.by")?;
         ensure!(by == winner, "{winner} was told that it won, the object is {by}'s");
         let loser = if winner == "A" { b } else { a };
-        ensure!(loser.err.contains("AlreadyExists"), "{}", loser.err);
+        ensure!(loser.err.contains("already exists"), "{}", loser.err);
         fleet.kubectl(Side::B).ok(&["delete", "configmap", &name]).context("tidying up")?;
     }
     Ok(())

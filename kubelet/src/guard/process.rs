@@ -48,7 +48,8 @@ fn is_zombie(pid: i32) -> bool {
     stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with(['Z', 'X']))
 }
 
-/// Starts the agent through setsid(1), so that it outlives the guard; a thread reaps it.
+/// Starts the agent through setsid(1), so that it outlives the guard; a thread reaps it. It inherits the guard's working
+/// directory, which is the one that its arguments were given in.
 pub fn start(config: &GuardConfig) -> io::Result<()> {
     let output = OpenOptions::new().create(true).append(true).open(&config.log)?;
     let mut child = Command::new("setsid")
@@ -56,7 +57,6 @@ pub fn start(config: &GuardConfig) -> io::Result<()> {
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)
-        .current_dir("/")
         .spawn()?;
     std::thread::spawn(move || child.wait());
     Ok(())
