@@ -116,7 +116,7 @@ pub enum OpReply {
 pub struct RangeRequest {
     pub start: Bytes,
     pub end: Bytes,
-    /// 0 = no limit.
+    /// 0 = no limit. A range of values ends after about 8 MiB in any case, with `more` set.
     pub limit: usize,
     /// Read as of this revision; `None` = now.
     pub revision: Option<Revision>,

@@ -6,6 +6,9 @@ use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
 
+/// Values of one answer: a range stops after the key that reaches this, long before the answer is too large to be sent.
+const RANGE_BYTES: usize = 8 << 20;
+
 /// `[start, end)`; an empty end means the one key, `\0` means to the end of the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -40,7 +43,7 @@ impl Span {
 impl Mvcc {
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, StoreError> {
         let span = Span::new(request.start.clone(), request.end.clone());
-        let mut found = Found { request, kvs: Vec::new(), count: 0 };
+        let mut found = Found { request, kvs: Vec::new(), count: 0, bytes: 0 };
         match request.revision {
             Some(revision) if revision.0 != self.revision => {
                 self.check_readable(revision)?;
@@ -115,17 +118,22 @@ struct Found<'a> {
     request: &'a RangeRequest,
     kvs: Vec<KeyValue>,
     count: usize,
+    /// Keys and values collected so far.
+    bytes: usize,
 }
 
 impl Found<'_> {
     fn add(&mut self, kv: &Arc<KeyValue>) {
         self.count += 1;
-        if self.request.count_only || (self.request.limit > 0 && self.kvs.len() >= self.request.limit) {
+        let full = self.request.limit > 0 && self.kvs.len() >= self.request.limit;
+        if self.request.count_only || full || self.bytes >= RANGE_BYTES {
             return;
         }
         let mut kv = KeyValue::clone(kv);
         if self.request.keys_only {
             kv.value = Bytes::new();
+        } else {
+            self.bytes += kv.key.len() + kv.value.len();
         }
         self.kvs.push(kv);
     }

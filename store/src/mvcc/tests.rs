@@ -169,6 +169,29 @@ fn rebuilt(mvcc: &Mvcc) -> Mvcc {
     builder.finish()
 }
 
+#[test]
+fn a_range_is_bounded_by_bytes_too() {
+    let mut mvcc = Mvcc::default();
+    let value = Bytes::from(vec![b'x'; 1 << 20]);
+    for n in 0..20 {
+        let op = Op::Put { key: format!("k{n:02}").into(), value: value.clone() };
+        let command = Command::Txn(Txn { success: vec![op], ..Txn::default() });
+        apply(&mut mvcc, &Entry { time_ms: 0, commands: vec![command] }).unwrap();
+    }
+    let all = RangeRequest::prefix("k");
+    for request in [all.clone(), RangeRequest { revision: Some(Revision(20)), ..all.clone() }] {
+        let page = mvcc.range(&request).unwrap();
+        assert_eq!((page.kvs.len(), page.more), (8, true));
+        assert!(page.count >= 19);
+    }
+    let keys = mvcc.range(&RangeRequest { keys_only: true, ..all.clone() }).unwrap();
+    assert_eq!((keys.kvs.len(), keys.more), (20, false));
+    // The rest is read from where a page ended, and one key is always sent.
+    let rest = mvcc.range(&RangeRequest { start: "k13".into(), ..all.clone() }).unwrap();
+    assert_eq!((rest.kvs.len(), rest.more), (7, false));
+    assert_eq!(mvcc.range(&RangeRequest { limit: 1, ..all }).unwrap().kvs.len(), 1);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 

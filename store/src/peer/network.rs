@@ -6,13 +6,15 @@ use crate::proto::peer_client::PeerClient;
 use crate::raft::snapshot::SnapshotFile;
 use crate::raft::types::{TypeConfig, Vote};
 use bytes::Bytes;
-use futures::stream;
+use futures::{Stream, StreamExt, stream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::impls::BasicNode;
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
 use openraft::type_config::alias::SnapshotOf;
+use std::io;
 use std::os::unix::fs::FileExt;
+use tokio::sync::oneshot;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
@@ -99,29 +101,67 @@ impl RaftNetworkV2<TypeConfig> for Network {
         let mut client = self.client()?;
         let head = self.peers.frame(wire::put_installing(&vote, &snapshot.meta));
         let peers = self.peers.clone();
-        let file = snapshot.snapshot;
-        let chunks = stream::unfold(0, move |at| {
-            let (file, peers) = (file.clone(), peers.clone());
-            async move {
-                let chunk = tokio::task::spawn_blocking(move || read_chunk(&file, at)).await;
-                // A chunk that cannot be read ends the stream early, which the receiver refuses as damaged.
-                let chunk =
-                    chunk.ok()?.inspect_err(|error| tracing::error!(%error, "a snapshot cannot be read")).ok()??;
-                let next = at + chunk.len() as u64;
-                Some((peers.frame(chunk), next))
-            }
-        });
-        let frames = futures::StreamExt::chain(stream::iter([head]), chunks);
+        let (failed, failure) = oneshot::channel();
+        let chunks = chunks(snapshot.snapshot, failed).map(move |chunk| peers.frame(chunk));
+        let frames = stream::iter([head]).chain(chunks);
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),
+            // Leaving the call resets its stream: to the receiver it did not end, it broke.
+            Ok(error) = failure => Err(RPCError::Network(NetworkError::new(&error)).into()),
             answer = client.install(Box::pin(frames)) => Ok(decoded(wire::installed(self.body(Ok(answer))?))?),
         }
     }
 }
 
-fn read_chunk(file: &SnapshotFile, at: u64) -> std::io::Result<Option<Vec<u8>>> {
+/// The file in pieces. One that cannot be read is told through `failed`, and then nothing follows, not even the end.
+fn chunks(file: SnapshotFile, failed: oneshot::Sender<io::Error>) -> impl Stream<Item = Vec<u8>> + Send {
+    stream::unfold((0, file, failed), |(at, file, failed)| async move {
+        let reader = file.clone();
+        let chunk =
+            tokio::task::spawn_blocking(move || read_chunk(&reader, at)).await.map_err(io::Error::other).flatten();
+        match chunk {
+            Ok(chunk) => chunk.map(|chunk| {
+                let next = at + chunk.len() as u64;
+                (chunk, (next, file, failed))
+            }),
+            Err(error) => {
+                // Whoever does not listen any more has left the call.
+                let _ = failed.send(error);
+                std::future::pending().await
+            }
+        }
+    })
+}
+
+fn read_chunk(file: &SnapshotFile, at: u64) -> io::Result<Option<Vec<u8>>> {
     let mut chunk = vec![0; CHUNK];
     let n = file.file.read_at(&mut chunk, at)?;
     chunk.truncate(n);
     Ok((n > 0).then_some(chunk))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_read_breaks_its_stream() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.snap");
+        std::fs::write(&path, b"some bytes").unwrap();
+        let mut file = SnapshotFile::open(&path).unwrap();
+        let (failed, mut failure) = oneshot::channel();
+        let whole: Vec<_> = chunks(file.clone(), failed).collect().await;
+        assert_eq!(whole, [b"some bytes".to_vec()]);
+        assert!(failure.try_recv().is_err());
+
+        file.file = Arc::new(std::fs::OpenOptions::new().append(true).open(&path).unwrap());
+        let (failed, failure) = oneshot::channel();
+        let mut broken = std::pin::pin!(chunks(file, failed));
+        tokio::select! {
+            chunk = broken.next() => panic!("the stream went on with {chunk:?}"),
+            error = failure => assert!(error.is_ok()),
+        }
+    }
 }

@@ -7,9 +7,11 @@ use crate::group::ProposeError;
 use crate::group::ReadError;
 use crate::proto::Frame;
 use crate::proto::peer_server::Peer;
-use crate::raft::snapshot::SnapshotFile;
+use crate::raft::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
+use crate::raft::types::Meta;
 use crate::reply;
 use bytes::Bytes;
+use futures::{Stream, StreamExt};
 use openraft::Snapshot;
 use std::os::unix::fs::FileExt;
 use tonic::{Request, Response, Status, Streaming};
@@ -66,10 +68,9 @@ impl Peer for PeerService {
         let mut frames = request.into_inner();
         let head = frames.message().await?.ok_or_else(|| Status::invalid_argument("the stream is empty"))?;
         let (vote, meta) = wire::installing(self.open(head)?).map_err(undecodable)?;
-        let mut file = self.group.snapshots.dir.temporary("receive").map_err(failed)?;
-        while let Some(frame) = frames.message().await? {
-            file = store_chunk(file, self.open(frame)?).await.map_err(failed)?;
-        }
+        let group = self.group.peers.group.clone();
+        let chunks = frames.map(move |frame| check(&group, frame?));
+        let file = receive(&self.group.snapshots.dir, &meta, chunks).await?;
         let snapshot = Snapshot { meta, snapshot: file };
         let response = self.group.raft.install_full_snapshot(vote, snapshot).await.map_err(failed)?;
         self.answer(wire::put_installed(&response))
@@ -103,6 +104,29 @@ impl Peer for PeerService {
     }
 }
 
+/// Puts a snapshot's pieces together in a file of its own. What is not whole never reaches Raft, which would stop over it.
+async fn receive(
+    dir: &SnapshotDir,
+    meta: &Meta,
+    chunks: impl Stream<Item = Result<Bytes, Status>>,
+) -> Result<SnapshotFile, Status> {
+    let mut chunks = std::pin::pin!(chunks);
+    let mut file = dir.temporary("receive").map_err(failed)?;
+    while let Some(chunk) = chunks.next().await {
+        file = store_chunk(file, chunk?).await.map_err(failed)?;
+    }
+    let read = move || file.read().map(|(found, _)| (found, file));
+    let (found, file) = tokio::task::spawn_blocking(read).await.map_err(failed)?.map_err(damaged)?;
+    if found.last_log_id != meta.last_log_id {
+        return Err(Status::data_loss("the snapshot is another one than its head says"));
+    }
+    Ok(file)
+}
+
+fn damaged(error: SnapshotError) -> Status {
+    Status::data_loss(format!("the snapshot did not arrive whole: {error}"))
+}
+
 /// Appends a chunk to a file that is being received.
 async fn store_chunk(mut file: SnapshotFile, chunk: Bytes) -> std::io::Result<SnapshotFile> {
     tokio::task::spawn_blocking(move || {
@@ -112,4 +136,33 @@ async fn store_chunk(mut file: SnapshotFile, chunk: Bytes) -> std::io::Result<Sn
     })
     .await
     .map_err(std::io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mvcc::Mvcc;
+    use futures::stream;
+
+    #[tokio::test]
+    async fn only_a_whole_snapshot_is_received() {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, _) = SnapshotDir::open(dir.path()).unwrap();
+        let meta = Meta::default();
+        let written = files.write(&meta, &Mvcc::default()).unwrap();
+        let bytes = Bytes::from(std::fs::read(&written.path).unwrap());
+        drop(written);
+        let half = bytes.len() / 2;
+        let pieces = |to: usize| vec![Ok(bytes.slice(..half)), Ok(bytes.slice(half..to))];
+        let received = receive(&files, &meta, stream::iter(pieces(bytes.len()))).await.unwrap();
+        assert_eq!(std::fs::read(&received.path).unwrap(), bytes);
+
+        // Another stream at the same time does not touch the first one's file.
+        let truncated = receive(&files, &meta, stream::iter(pieces(bytes.len() - 3))).await;
+        assert_eq!(truncated.unwrap_err().code(), tonic::Code::DataLoss);
+        let broken = vec![Ok(bytes.clone()), Err(Status::cancelled("gone"))];
+        assert_eq!(receive(&files, &meta, stream::iter(broken)).await.unwrap_err().code(), tonic::Code::Cancelled);
+        assert_eq!(std::fs::read(&received.path).unwrap(), bytes);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "what failed leaves nothing behind");
+    }
 }

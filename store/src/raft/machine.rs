@@ -29,11 +29,25 @@ pub struct Machine {
 pub struct Snapshots {
     pub dir: SnapshotDir,
     current: Arc<Mutex<Option<(Meta, SnapshotFile)>>>,
+    /// Held while a file becomes the current one, which waits for the disk; `current` never does.
+    promoting: Arc<Mutex<()>>,
 }
 
 impl Snapshots {
     pub fn new(dir: SnapshotDir, current: Option<(Meta, SnapshotFile)>) -> Self {
-        Self { dir, current: Arc::new(Mutex::new(current)) }
+        Self { dir, current: Arc::new(Mutex::new(current)), promoting: Arc::default() }
+    }
+
+    /// Makes a complete file the current snapshot, unless a newer one is it already; answers the current one. Blocks.
+    fn promote(&self, mut file: SnapshotFile, meta: &Meta) -> Result<(Meta, SnapshotFile), SnapshotError> {
+        let _alone = self.promoting.lock();
+        if let Some(newer) = self.current.lock().clone().filter(|(current, _)| current.last_log_id > meta.last_log_id) {
+            return Ok(newer);
+        }
+        self.dir.promote(&mut file, meta)?;
+        let promoted = (meta.clone(), file);
+        *self.current.lock() = Some(promoted.clone());
+        Ok(promoted)
     }
 
     /// The last log index in the current snapshot, and the file's length.
@@ -106,19 +120,16 @@ impl RaftStateMachine<TypeConfig> for Machine {
     }
 
     async fn install_snapshot(&mut self, meta: &Meta, snapshot: SnapshotFile) -> io::Result<()> {
-        let dir = self.snapshots.dir.clone();
-        let named = meta.clone();
-        let (mvcc, file) = blocking(move || {
-            let mut file = snapshot;
-            let (_, mvcc) = file.read()?;
-            dir.promote(&mut file, &named)?;
-            Ok((mvcc, file))
+        let (snapshots, named) = (self.snapshots.clone(), meta.clone());
+        let mvcc = blocking(move || {
+            let (_, mvcc) = snapshot.read()?;
+            snapshots.promote(snapshot, &named)?;
+            Ok(mvcc)
         })
         .await?;
         self.mvcc = mvcc;
         self.applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
-        *self.snapshots.current.lock() = Some((meta.clone(), file));
         self.hub.publish(&self.mvcc);
         Ok(())
     }
@@ -140,9 +151,45 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
     type SnapshotData = SnapshotFile;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<TypeConfig, SnapshotFile>> {
-        let (dir, meta, mvcc) = (self.snapshots.dir.clone(), self.meta.clone(), self.mvcc.clone());
-        let snapshot = blocking(move || dir.write(&meta, &mvcc)).await?;
-        *self.snapshots.current.lock() = Some((self.meta.clone(), snapshot.clone()));
-        Ok(Snapshot { meta: self.meta.clone(), snapshot })
+        let (snapshots, meta, mvcc) = (self.snapshots.clone(), self.meta.clone(), self.mvcc.clone());
+        let built = blocking(move || snapshots.promote(snapshots.dir.write(&meta, &mvcc)?, &meta)).await?;
+        let (meta, snapshot) = built;
+        Ok(Snapshot { meta, snapshot })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(index: u64) -> Meta {
+        let leader_id = openraft::type_config::alias::LeaderIdOf::<TypeConfig> { term: 1, node_id: 1 };
+        Meta { last_log_id: Some(LogId { leader_id, index }), ..Meta::default() }
+    }
+
+    #[tokio::test]
+    async fn a_build_that_ends_after_a_newer_install_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, _) = SnapshotDir::open(dir.path()).unwrap();
+        let mvcc = Mvcc::default();
+        let snapshots = Snapshots::new(files.clone(), None);
+        let mut machine = Machine::new(mvcc.clone(), Hub::new(mvcc.clone()), snapshots.clone());
+        let mut builder = Builder { meta: meta(5), mvcc: mvcc.clone(), snapshots: snapshots.clone() };
+        let received = files.write(&meta(9), &mvcc).unwrap();
+        machine.install_snapshot(&meta(9), received).await.unwrap();
+        let built = builder.build_snapshot().await.unwrap();
+        assert_eq!(built.meta, meta(9));
+        drop(built);
+        assert_eq!(snapshots.current().map(|(index, _)| index), Some(9));
+        let names: Vec<_> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert_eq!(names, [format!("{:016x}.snap", 9)], "the older file is gone, the newer one is not");
+        // A newer build takes its place.
+        builder.meta = meta(12);
+        builder.build_snapshot().await.unwrap();
+        let (_, found) = SnapshotDir::open(dir.path()).unwrap();
+        assert_eq!(found.unwrap().0, meta(12));
     }
 }

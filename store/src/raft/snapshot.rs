@@ -16,6 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const VERSION: u8 = 1;
 const MAGIC: &[u8; 8] = b"GNTRYSNP";
@@ -48,12 +49,27 @@ pub struct SnapshotFile {
     pub file: Arc<File>,
     pub path: PathBuf,
     pub bytes: u64,
+    /// Until it is promoted.
+    temporary: Option<Arc<Temporary>>,
+}
+
+/// A file that goes away with its last user.
+#[derive(Debug)]
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // One that was promoted has another name by now.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// The directory of one group's snapshots: one current file, and temporary ones that an opening removes.
 #[derive(Clone, Debug)]
 pub struct SnapshotDir {
     dir: PathBuf,
+    /// How many temporary files there were: each has a name of its own.
+    temporaries: Arc<AtomicU64>,
 }
 
 /// A snapshot with what it holds.
@@ -74,32 +90,34 @@ impl SnapshotDir {
             }
         }
         names.sort();
-        let this = Self { dir: dir.to_owned() };
+        let this = Self { dir: dir.to_owned(), temporaries: Arc::default() };
         let Some(newest) = names.pop() else { return Ok((this, None)) };
         let file = SnapshotFile::open(&newest)?;
         let (meta, mvcc) = file.read()?;
-        this.remove_others(&newest);
+        this.remove_older(&newest);
         Ok((this, Some((meta, mvcc, file))))
     }
 
-    /// Writes a snapshot and makes it the current one. Blocks.
+    /// Writes a snapshot to a temporary file. Blocks.
     pub fn write(&self, meta: &Meta, mvcc: &Mvcc) -> Result<SnapshotFile, SnapshotError> {
         let mut temporary = self.temporary("build")?;
         let path = temporary.path.clone();
         write_to(&temporary.file, meta, mvcc).map_err(|source| SnapshotError::Io { path, source })?;
-        self.promote(&mut temporary, meta)?;
+        temporary.bytes = temporary.file.metadata().map(|m| m.len()).unwrap_or(0);
         Ok(temporary)
     }
 
-    /// A new empty file to receive a snapshot in.
+    /// A new empty file to put a snapshot in; it is removed with its last user unless it is promoted.
     pub fn temporary(&self, what: &str) -> Result<SnapshotFile, SnapshotError> {
-        let path = self.dir.join(format!("{what}.tmp"));
+        let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
+        let path = self.dir.join(format!("{what}-{number}.tmp"));
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
         let file = Arc::new(file.map_err(|source| SnapshotError::Io { path: path.clone(), source })?);
-        Ok(SnapshotFile { file, path, bytes: 0 })
+        let temporary = Some(Arc::new(Temporary(path.clone())));
+        Ok(SnapshotFile { file, path, bytes: 0, temporary })
     }
 
-    /// Makes a complete file the current snapshot: durable, renamed, and alone.
+    /// Gives a complete file its name: durable, renamed, and without older ones beside it. One at a time, see `Snapshots`.
     pub fn promote(&self, file: &mut SnapshotFile, meta: &Meta) -> Result<(), SnapshotError> {
         let index = meta.last_log_id.map_or(0, |id| id.index);
         let path = self.dir.join(format!("{index:016x}.snap"));
@@ -107,15 +125,16 @@ impl SnapshotDir {
             file.file.sync_all().and_then(|()| std::fs::rename(&file.path, &path)).and_then(|()| sync_dir(&self.dir));
         done.map_err(|source| SnapshotError::Io { path: path.clone(), source })?;
         file.path = path;
+        file.temporary = None;
         file.bytes = file.file.metadata().map(|m| m.len()).unwrap_or(file.bytes);
-        self.remove_others(&file.path);
+        self.remove_older(&file.path);
         Ok(())
     }
 
-    fn remove_others(&self, keep: &Path) {
+    fn remove_older(&self, keep: &Path) {
         let Ok(files) = std::fs::read_dir(&self.dir) else { return };
         for path in files.flatten().map(|file| file.path()) {
-            if path != keep
+            if path.as_path() < keep
                 && path.extension().is_some_and(|e| e == "snap")
                 && let Err(error) = std::fs::remove_file(&path)
             {
@@ -267,7 +286,7 @@ impl SnapshotFile {
         let at = |source| SnapshotError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(at)?;
         let bytes = file.metadata().map_err(at)?.len();
-        Ok(Self { file: Arc::new(file), path: path.to_owned(), bytes })
+        Ok(Self { file: Arc::new(file), path: path.to_owned(), bytes, temporary: None })
     }
 
     /// Reads and checks the whole file. Blocks.
