@@ -10,7 +10,7 @@ use super::feeds::{Feeds, Seen};
 use crate::daemonset::DaemonSet;
 use crate::deployment::Deployment;
 use crate::endpoints::Endpoints;
-use crate::job::Job;
+use crate::job::{self, Job};
 use crate::objects::{ConfigMap, EndpointSlice, Lease, Namespace, Node, Pod, ReplicaSet, Service, ServiceAccount};
 use crate::revision::ControllerRevision;
 
@@ -122,6 +122,9 @@ impl Informers {
             service.map(|name| format!("{}/{name}", slice.metadata.namespace)).into_iter().collect()
         });
         self.pods.add_index(NODE, |pod: &Pod| pod.node().map(str::to_owned).into_iter().collect());
+        self.pods.add_index(HELD_FOR_JOB, |pod: &Pod| {
+            job::held_for(pod).map(|name| format!("{}/{name}", pod.metadata.namespace)).into_iter().collect()
+        });
     }
 
     /// The objects that an owner controls, and those of its namespace that it might adopt.
@@ -138,5 +141,7 @@ impl Informers {
 
 /// The index of endpoint slices by `namespace/service`.
 pub const SERVICE: &str = "service";
+/// The index of pods that a job's accounting holds, by `namespace/job`.
+pub const HELD_FOR_JOB: &str = "held-for-job";
 /// The index of pods by machine.
 pub const NODE: &str = "node";

@@ -15,7 +15,7 @@ use gantry_client::Client;
 
 pub use drive::{Controller, drive};
 pub use feeds::{Feeds, Seen};
-pub use informers::{Informers, NODE, OWNER, SERVICE};
+pub use informers::{HELD_FOR_JOB, Informers, NODE, OWNER, SERVICE};
 pub use memory::{Failure, Memory};
 
 /// What every controller works with.

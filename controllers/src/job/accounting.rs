@@ -34,8 +34,17 @@ pub struct Ends {
     pub indexes: Indexes,
 }
 
-fn holds(pod: &Pod) -> bool {
+pub fn holds(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().any(|f| f == FINALIZER)
+}
+
+/// The name of the job that a held pod belongs to; empty when nobody owns the pod (any more).
+pub fn held_for(pod: &Pod) -> Option<&str> {
+    match pod.owner() {
+        _ if !holds(pod) => None,
+        None => Some(""),
+        Some(owner) => (owner.kind == "Job" && owner.api_version.starts_with("batch/")).then_some(&*owner.name),
+    }
 }
 
 /// Moves what was written down into the counters where the finalizer is gone, or the pod.

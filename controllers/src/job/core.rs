@@ -1,7 +1,9 @@
 //! Decides what a job does next: which ended pods are counted, which pods are created or deleted, and whether it is finished.
 //! Follows Kubernetes' job controller with finalizer accounting: an ended pod is written down in the status *before* its
-//! finalizer goes, so that no end is lost and none is counted twice. Never deletes a finished job's pods.
+//! finalizer goes, so that no end is lost and none is counted twice. A job that is gone holds no pod back. Never deletes a
+//! finished job's pods.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gantry_apimachinery::kinds;
@@ -11,25 +13,26 @@ use gantry_client::{DeleteOptions, EventType, Propagation};
 use super::accounting::{self, FINALIZER};
 use super::pods::{self, Pods};
 use super::types::{Job, JobStatus, Observed};
-use crate::objects::{Condition, set_condition};
+use crate::objects::{Condition, Pod, set_condition};
 use crate::owner;
 use crate::plan::{Plan, Step, Write};
 use crate::status;
 
 pub fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
-    let job = &*observed.job;
     let mut plan = Plan::default();
+    release(&mut plan, observed.left.iter());
+    let Some(job) = observed.job.as_deref() else { return plan };
     if job.spec.managed_by.as_deref().is_some_and(|by| by != "kubernetes.io/job-controller") {
         return plan;
     }
     if job.finished().is_some() {
-        release_all(&mut plan, observed);
+        release_all(&mut plan, job, observed);
         expire(&mut plan, job, now);
         return plan;
     }
-    let Some(pods) = Pods::claim(&mut plan, observed) else { return plan };
+    let Some(pods) = Pods::claim(&mut plan, job, observed) else { return plan };
     if job.metadata.deletion_timestamp.is_some() {
-        release_all(&mut plan, observed);
+        release_all(&mut plan, job, observed);
         return plan;
     }
     let mut look = Look { job, pods, status: job.status.clone(), plan, now };
@@ -218,9 +221,12 @@ impl Look<'_> {
 }
 
 /// A job that counts no more holds no pod back.
-fn release_all(plan: &mut Plan, observed: &Observed) {
-    let own = observed.pods.iter().filter(|pod| pod.owner().is_some_and(|o| o.uid == observed.job.metadata.uid));
-    plan.push_all(own.filter_map(|pod| owner::remove_finalizer(&kinds::POD, &pod.metadata, FINALIZER)).collect());
+fn release_all(plan: &mut Plan, job: &Job, observed: &Observed) {
+    release(plan, observed.pods.iter().filter(|pod| pod.owner().is_some_and(|o| o.uid == job.metadata.uid)));
+}
+
+fn release<'a>(plan: &mut Plan, pods: impl Iterator<Item = &'a Arc<Pod>>) {
+    plan.push_all(pods.filter_map(|pod| owner::remove_finalizer(&kinds::POD, &pod.metadata, FINALIZER)).collect());
 }
 
 /// Deletes a finished job once its time is over.

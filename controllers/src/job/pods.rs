@@ -32,8 +32,7 @@ pub struct Pods {
 
 impl Pods {
     /// Plans adoptions and releases; `None` when the selector selects nothing.
-    pub fn claim(plan: &mut Plan, observed: &Observed) -> Option<Self> {
-        let job = &*observed.job;
+    pub fn claim(plan: &mut Plan, job: &Job, observed: &Observed) -> Option<Self> {
         let selector = compile(&job.spec.selector)?;
         let claim =
             owner::claim(&job.metadata, &kinds::JOB, &observed.pods, |pod| selector.matches(&pod.metadata.labels));

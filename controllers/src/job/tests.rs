@@ -1,7 +1,5 @@
 //! Jobs run to their end with every pod counted once, whatever fails in between.
 
-use std::collections::BTreeSet;
-
 use gantry_apimachinery::kinds;
 use gantry_apimachinery::meta::Object;
 use proptest::prelude::*;
@@ -12,7 +10,7 @@ use super::core::reconcile;
 use super::pods::INDEX;
 use super::types::{Job, Observed};
 use crate::objects::Pod;
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, Write};
 use crate::sim::World;
 
 fn job(spec: Value) -> Value {
@@ -34,7 +32,8 @@ fn get(world: &World) -> std::sync::Arc<Job> {
 }
 
 fn look(world: &World) -> Plan {
-    reconcile(&Observed { job: get(world), pods: world.list(&kinds::POD), deleting: BTreeSet::new() }, world.now)
+    let job = Some(get(world));
+    reconcile(&Observed { job, pods: world.list(&kinds::POD), ..Observed::default() }, world.now)
 }
 
 /// Looks until nothing is left to do without time or pods moving.
@@ -272,4 +271,82 @@ fn at_most_five_hundred_pods_wait_for_a_machine() {
     world.agents(|_| false);
     quiet(&mut world);
     assert_eq!(world.count(&kinds::POD), 1000);
+}
+
+/// What is left of the job: pods that its accounting still holds.
+fn left(world: &World) -> Vec<std::sync::Arc<Pod>> {
+    let job: Option<std::sync::Arc<Job>> = world.get(&kinds::JOB, "ns", "sum");
+    super::left_behind(world.list(&kinds::POD), job.as_deref().map(Object::uid))
+}
+
+#[test]
+fn a_job_that_is_gone_holds_no_pod_back() {
+    let mut world = world(json!({"completions": 3, "parallelism": 2}));
+    quiet(&mut world);
+    world.agents(|_| false);
+    assert!(left(&world).is_empty(), "the job is there");
+    world.delete(&kinds::JOB, "ns", "sum", None);
+    // As the garbage collector does; the agents stop what they ran.
+    for pod in world.list::<Pod>(&kinds::POD) {
+        world.delete(&kinds::POD, "ns", pod.name(), None);
+    }
+    world.agents(|_| false);
+    assert_eq!(world.count(&kinds::POD), 2, "held by the finalizer");
+    let gone = Observed { left: left(&world), ..Observed::default() };
+    let pod = &gone.left[0].metadata;
+    let plan = reconcile(&gone, world.now);
+    let release = |name: &str, uid: &str| {
+        let operations = json!([{"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "test", "path": "/metadata/finalizers/0", "value": FINALIZER},
+            {"op": "remove", "path": "/metadata/finalizers/0"}]);
+        Write::json(&kinds::POD, "ns", name, operations)
+    };
+    let Step::All(writes) = &plan.steps[0] else { panic!("{plan:?}") };
+    assert_eq!((plan.steps.len(), writes.len()), (1, 2));
+    assert_eq!(writes[0], release(&pod.name, pod.uid.as_str()));
+    world.apply(&plan).unwrap();
+    assert_eq!(world.count(&kinds::POD), 0);
+}
+
+#[test]
+fn a_new_job_of_the_name_lets_the_old_pods_go_and_keeps_its_own() {
+    let mut world = world(json!({}));
+    quiet(&mut world);
+    let old = world.list::<Pod>(&kinds::POD)[0].clone();
+    world.delete(&kinds::JOB, "ns", "sum", None);
+    world.create(&kinds::JOB, job(json!({}))).unwrap();
+    let observed = |world: &World| Observed {
+        job: Some(get(world)),
+        left: left(world),
+        pods: world.list(&kinds::POD),
+        ..Observed::default()
+    };
+    for _ in 0..5 {
+        world.apply(&reconcile(&observed(&world), world.now)).unwrap();
+    }
+    assert!(reconcile(&observed(&world), world.now).is_settled());
+    let held: Vec<bool> = world.list::<Pod>(&kinds::POD).iter().map(|p| super::accounting::holds(p)).collect();
+    let owners: Vec<bool> =
+        world.list::<Pod>(&kinds::POD).iter().map(|p| p.owner().unwrap().uid == *get(&world).uid()).collect();
+    assert_eq!((held.clone(), held.iter().filter(|h| **h).count()), (owners, 1));
+    assert_eq!(super::held_for(&old), Some("sum"));
+    let mut other = (*old).clone();
+    other.metadata.owner_references[0].kind = "ReplicaSet".to_owned();
+    assert_eq!(super::held_for(&other), None, "another controller's");
+}
+
+#[test]
+fn pods_that_lost_their_job_wait_only_for_one_that_adopts_them() {
+    let mut world = world(json!({}));
+    quiet(&mut world);
+    let name = world.list::<Pod>(&kinds::POD)[0].name().to_owned();
+    world.edit(&kinds::POD, "ns", &name, |p| p["metadata"]["ownerReferences"] = json!([]));
+    let unclaimed = |world: &World| super::unclaimed(world.list(&kinds::POD), &world.list(&kinds::JOB)).len();
+    assert_eq!(super::held_for(&world.list::<Pod>(&kinds::POD)[0]), Some(""));
+    assert_eq!(unclaimed(&world), 0, "the job adopts it again");
+    world.edit(&kinds::JOB, "ns", "sum", |j| {
+        j["metadata"]["finalizers"] = json!(["orphan"]);
+        j["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    assert_eq!(unclaimed(&world), 1, "a job that is being deleted adopts none");
 }

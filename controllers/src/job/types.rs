@@ -64,7 +64,10 @@ pub struct Uncounted {
 /// One job with everything that its next step depends on.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    pub job: Arc<Job>,
+    /// `None`: only pods are left of it.
+    pub job: Option<Arc<Job>>,
+    /// Pods that still hold the finalizer although their job is gone.
+    pub left: Vec<Arc<Pod>>,
     /// Pods that the job owns, and pods of its namespace that nobody owns.
     pub pods: Vec<Arc<Pod>>,
     /// The uids of those whose deletion was accepted but is not seen yet.
