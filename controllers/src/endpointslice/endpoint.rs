@@ -69,7 +69,7 @@ fn target_port(port: &ServicePort, pod: &Pod) -> Option<i32> {
         },
         Some(Value::String(name)) if name.is_empty() => Some(port.port),
         Some(Value::String(name)) => {
-            let ports = pod.spec.containers.iter().flat_map(|c| &c.ports);
+            let ports = pod.lasting_containers().flat_map(|c| &c.ports);
             let mut named = ports.filter(|p| {
                 p.name.as_deref() == Some(name) && p.protocol.as_deref().unwrap_or("TCP") == protocol(port)
             });

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::core::reconcile;
 use super::types::{CHANGED, Machine, Observed};
-use crate::objects::{EndpointSlice, Pod};
+use crate::objects::{EndpointSlice, Pod, Service};
 use crate::plan::Plan;
 use crate::sim::World;
 
@@ -204,4 +204,21 @@ fn a_headless_service_is_labelled_and_names_its_pods() {
     assert!(slice.metadata.labels.contains_key("service.kubernetes.io/headless"));
     assert_eq!(slice.endpoints[0].hostname.as_deref(), Some("zero"));
     assert!(look(&world).is_settled());
+}
+
+#[test]
+fn a_named_port_may_be_a_sidecars() {
+    let check = |spec: Value, expect: &[i32]| {
+        let mut service: Service = serde_json::from_value(service()).unwrap();
+        service.spec.ports[0].target_port = Some(json!("proxy"));
+        let pod: Pod = serde_json::from_value(json!({"spec": spec})).unwrap();
+        let found: Vec<i32> = super::ports(&service, &pod).iter().filter_map(|p| p.port).collect();
+        assert_eq!(found, expect, "{spec}");
+    };
+    let container = |port: u16, policy: Value| json!({"name": "c", "restartPolicy": policy, "ports": [{"name": "proxy", "containerPort": port}]});
+    let none = Value::Null;
+    check(json!({"initContainers": [container(15_001, json!("Always"))]}), &[15_001]);
+    check(json!({"initContainers": [container(15_001, none.clone())]}), &[]);
+    let both = json!({"containers": [container(80, none)], "initContainers": [container(15_001, json!("Always"))]});
+    check(both, &[80]);
 }

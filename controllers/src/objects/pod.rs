@@ -25,6 +25,7 @@ pub struct PodSpec {
     pub subdomain: Option<String>,
     pub restart_policy: Option<String>,
     pub containers: Vec<Container>,
+    pub init_containers: Vec<Container>,
     pub tolerations: Vec<Toleration>,
     /// The machine that the required affinity pins the pod to by name, as daemon pods have it.
     #[serde(rename = "affinity", deserialize_with = "pinned")]
@@ -36,6 +37,8 @@ pub struct PodSpec {
 pub struct Container {
     pub name: String,
     pub ports: Vec<ContainerPort>,
+    /// `Always` makes an init container a sidecar.
+    pub restart_policy: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -141,6 +144,12 @@ impl Pod {
 
     pub fn restarts(&self) -> i32 {
         self.status.container_statuses.iter().map(|c| c.restart_count).sum()
+    }
+
+    /// The containers that run as long as the pod does, sidecars last.
+    pub fn lasting_containers(&self) -> impl Iterator<Item = &Container> {
+        let sidecars = self.spec.init_containers.iter().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+        self.spec.containers.iter().chain(sidecars)
     }
 
     fn most_restarts(&self) -> i32 {
