@@ -13,6 +13,7 @@ mod daemonset;
 mod deployment;
 mod endpoints;
 mod endpointslice;
+mod endpointslice_mirroring;
 mod garbage_collector;
 mod job;
 mod namespace;
@@ -104,6 +105,7 @@ const CONTROLLERS: &[Start] = &[
     |env, cancel| Box::pin(drive::<job::Jobs>(env, cancel)),
     |env, cancel| Box::pin(drive::<daemonset::DaemonSets>(env, cancel)),
     |env, cancel| Box::pin(drive::<endpoints::EndpointsController>(env, cancel)),
+    |env, cancel| Box::pin(drive::<endpointslice_mirroring::EndpointSliceMirroring>(env, cancel)),
     |env, cancel| Box::pin(drive::<pod_gc::PodGc>(env, cancel)),
 ];
 

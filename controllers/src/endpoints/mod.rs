@@ -10,8 +10,8 @@ use std::sync::Arc;
 use gantry_apimachinery::time::Timestamp;
 use gantry_client::ApiError;
 
-pub use types::Endpoints;
 use types::Observed;
+pub use types::{Address, Endpoints};
 
 use crate::edge::{Controller, Env, Feeds, Key, Memory};
 use crate::endpointslice::{matters, selecting};

@@ -14,7 +14,8 @@ use gantry_apimachinery::time::Timestamp;
 use gantry_client::ApiError;
 
 pub use endpoint::{changed_at, hostname, is_endpoint, ports, target};
-use types::{MANAGED_BY, MANAGER, Machine, Observed, SERVICE_NAME};
+pub use types::{MANAGED_BY, SERVICE_NAME};
+use types::{MANAGER, Machine, Observed};
 
 use crate::edge::{Controller, Env, Feeds, Key, Memory, NODE, SERVICE};
 use crate::objects::{EndpointSlice, Node, Pod, Service};
