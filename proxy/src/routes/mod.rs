@@ -1,6 +1,7 @@
 //! Routes to the pods of other machines: a machine's pod range lies behind that machine's address.
 //!
-//! It decides which ranges go where. It changes only routes that carry its protocol number. A machine that is not on one
+//! It decides which ranges go where. It changes only routes that carry its protocol number, and sets none for a range that
+//! already has a route of another: an administrator's, or a routing daemon's. A machine that is not on one
 //! link with this one is left to the network between them, as Kubernetes leaves every machine to it.
 
 mod kernel;
@@ -16,6 +17,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Marks the routes as this loop's own (`ip route … proto`); below 192, above those that Debian's rt_protos names.
@@ -101,10 +103,11 @@ fn diff<'a>(old: &'a Routes, new: &'a Routes) -> (Vec<(&'a str, Ipv4Addr)>, Vec<
 pub async fn run(node: String, program: PathBuf, client: Client, cancel: CancellationToken) {
     let nodes: Informer<Node> = Informer::start(client, &kinds::NODE, InformerOptions::all(), cancel.clone());
     let mut changes = nodes.subscribe();
-    let mut agent = Agent { table: Table::new(program), known: None, refused: BTreeSet::new() };
+    let mut agent = Agent::new(Table::new(program));
     if cancel.run_until_cancelled(nodes.synced()).await.is_none() {
         return;
     }
+    let mut resync = Instant::now() + RESYNC;
     loop {
         agent.bring(&nodes.list(), &node).await;
         tokio::select! {
@@ -116,96 +119,91 @@ pub async fn run(node: String, program: PathBuf, client: Client, cancel: Cancell
                 tokio::time::sleep(GATHER).await;
                 while changes.try_recv().is_some() {}
             }
-            () = tokio::time::sleep(RESYNC) => agent.known = None,
+            () = tokio::time::sleep_until(resync) => {
+                agent.look_again();
+                resync = Instant::now() + RESYNC;
+            }
         }
     }
 }
 
-struct Agent {
-    table: Table,
-    /// What the kernel holds; `None` when it has to be read.
-    known: Option<Routes>,
-    /// What the kernel refused, so that it is said once.
-    refused: BTreeSet<String>,
+/// The kernel's routes.
+trait Kernel {
+    /// Those of this loop.
+    async fn read(&mut self) -> Result<Routes, String>;
+    /// A route of another protocol for exactly this range, in words.
+    async fn other(&mut self, range: &str) -> Result<Option<String>, String>;
+    async fn replace(&mut self, range: &str, via: Ipv4Addr) -> Result<(), String>;
+    async fn delete(&mut self, range: &str) -> Result<(), String>;
 }
 
-impl Agent {
+struct Agent<K> {
+    table: K,
+    /// What the kernel holds; `None` when it has to be read.
+    known: Option<Routes>,
+    /// What was not set, and waits for the resync.
+    refused: Routes,
+    /// What was not set and said to be so.
+    said: BTreeSet<String>,
+}
+
+impl<K: Kernel> Agent<K> {
+    fn new(table: K) -> Self {
+        Agent { table, known: None, refused: Routes::new(), said: BTreeSet::new() }
+    }
+
+    /// Trusts nothing that was known, and tries again what was refused.
+    fn look_again(&mut self) {
+        self.known = None;
+        self.refused.clear();
+    }
+
     async fn bring(&mut self, nodes: &[Arc<Node>], own: &str) {
         let new = wanted(nodes.iter().map(AsRef::as_ref), own);
-        let old = match self.known.take() {
+        let mut known = match self.known.take() {
             Some(known) => known,
             None => match self.table.read().await {
                 Ok(found) => found,
                 Err(error) => return tracing::error!(error, "reading routes failed; it is tried again"),
             },
         };
+        let old = known.clone();
         let (set, forget) = diff(&old, &new);
-        let mut failed = false;
         for range in forget {
-            failed |= self.table.delete(range).await.is_err();
-        }
-        for (range, via) in set {
-            if let Err(error) = self.table.replace(range, via).await {
-                failed = true;
-                if self.refused.insert(format!("{range} {via}")) {
-                    tracing::warn!(range, %via, error, "no route of its own to these pods: the network has to carry them");
-                }
+            // What could not be deleted stays known, and is tried again at the next change.
+            if self.table.delete(range).await.is_ok() {
+                known.remove(range);
             }
         }
-        // A failure is looked at again at the next change or resync.
-        self.known = (!failed).then_some(new);
+        for (range, via) in set {
+            if self.refused.get(range) == Some(&via) {
+                continue;
+            }
+            match self.set(range, via).await {
+                Ok(()) => drop(known.insert(range.to_owned(), via)),
+                Err(why) => self.refuse(range, via, &why),
+            }
+        }
+        self.known = Some(known);
+    }
+
+    async fn set(&mut self, range: &str, via: Ipv4Addr) -> Result<(), String> {
+        if let Some(other) = self.table.other(range).await? {
+            return Err(format!("there is a route of {other}, which is left alone"));
+        }
+        self.table.replace(range, via).await?;
+        self.said.remove(&format!("{range} {via}"));
+        self.refused.remove(range);
+        Ok(())
+    }
+
+    fn refuse(&mut self, range: &str, via: Ipv4Addr, why: &str) {
+        self.refused.insert(range.to_owned(), via);
+        if self.said.insert(format!("{range} {via}")) {
+            tracing::warn!(range, %via, why, "no route of its own to these pods: the network has to carry them");
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn node(name: &str, range: &str, ip: &str) -> Node {
-        let addresses = json!([{"type": "Hostname", "address": name}, {"type": "InternalIP", "address": ip}]);
-        serde_json::from_value(json!({
-            "metadata": {"name": name}, "spec": {"podCIDR": range}, "status": {"addresses": addresses}
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn others_ranges_go_through_their_machines() {
-        let nodes = [
-            node("a", "10.244.0.0/24", "192.0.2.1"),
-            node("b", "10.244.1.0/24", "192.0.2.2"),
-            node("new", "", "192.0.2.3"),
-            node("lost", "10.244.9.0/24", "not an address"),
-            node("twin", "10.244.8.0/24", "192.0.2.1"),
-        ];
-        let expect = Routes::from([("10.244.1.0/24".to_owned(), Ipv4Addr::new(192, 0, 2, 2))]);
-        assert_eq!(wanted(&nodes, "a"), expect);
-        assert_eq!(wanted(&nodes, "b").len(), 2, "a and its twin");
-    }
-
-    #[test]
-    fn ranges_are_written_as_the_kernel_prints_them() {
-        for (given, expect) in [
-            ("10.244.1.7/24", Some("10.244.1.0/24")),
-            ("10.0.0.1/32", Some("10.0.0.1")),
-            ("10.0.0.0/33", None),
-            ("fd00::/64", None),
-            ("", None),
-        ] {
-            assert_eq!(canonical(given).as_deref(), expect, "{given}");
-        }
-    }
-
-    #[test]
-    fn only_differences_are_steps() {
-        let route = |range: &str, last: u8| (range.to_owned(), Ipv4Addr::new(192, 0, 2, last));
-        let old = Routes::from([route("a", 1), route("b", 2), route("c", 3)]);
-        let new = Routes::from([route("a", 1), route("b", 9), route("d", 4)]);
-        let (set, forget) = diff(&old, &new);
-        assert_eq!(set, [("b", Ipv4Addr::new(192, 0, 2, 9)), ("d", Ipv4Addr::new(192, 0, 2, 4))]);
-        assert_eq!(forget, ["c"]);
-        let (set, forget) = diff(&new, &new);
-        assert!(set.is_empty() && forget.is_empty(), "settled");
-    }
-}
+mod tests;
