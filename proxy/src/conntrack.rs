@@ -49,13 +49,14 @@ mod tests {
 
     #[test]
     fn the_flow_is_named_by_where_it_began_and_where_it_went() {
-        let frontend = Frontend::Address { ip: Ipv4Addr::new(10, 96, 1, 1), protocol: Protocol::Udp, port: 53 };
+        let frontend =
+            Frontend::Address { ip: Ipv4Addr::new(10, 96, 1, 1), protocol: Protocol::Udp, port: 53, inside: false };
         let backend = Some(Backend { ip: Ipv4Addr::new(10, 244, 0, 5), port: 5353 });
         assert_eq!(
             arguments(&StaleFlow { frontend, backend }).join(" "),
             "--delete --proto udp --orig-dst 10.96.1.1 --orig-port-dst 53 --reply-src 10.244.0.5"
         );
-        let frontend = Frontend::NodePort { protocol: Protocol::Udp, port: 30053 };
+        let frontend = Frontend::NodePort { protocol: Protocol::Udp, port: 30053, inside: false };
         assert_eq!(
             arguments(&StaleFlow { frontend, backend: None }).join(" "),
             "--delete --proto udp --orig-port-dst 30053"

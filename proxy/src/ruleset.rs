@@ -36,19 +36,18 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What a client connects to.
+/// What a client connects to, and which clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Frontend {
     Address {
         ip: Ipv4Addr,
         protocol: Protocol,
         port: u16,
+        /// For pods and this node only, where they may use other endpoints than the world outside.
+        inside: bool,
     },
     /// The port on every address of this node except loopback.
-    NodePort {
-        protocol: Protocol,
-        port: u16,
-    },
+    NodePort { protocol: Protocol, port: u16, inside: bool },
 }
 
 impl Frontend {
@@ -56,6 +55,20 @@ impl Frontend {
         match self {
             Self::Address { protocol, .. } | Self::NodePort { protocol, .. } => *protocol,
         }
+    }
+
+    pub fn is_inside(&self) -> bool {
+        match self {
+            Self::Address { inside, .. } | Self::NodePort { inside, .. } => *inside,
+        }
+    }
+
+    /// The same for pods and this node only.
+    pub fn for_inside(mut self) -> Self {
+        match &mut self {
+            Self::Address { inside, .. } | Self::NodePort { inside, .. } => *inside = true,
+        }
+        self
     }
 }
 
@@ -70,6 +83,7 @@ pub struct Backend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spread {
     pub node_port: bool,
+    pub inside: bool,
     pub protocol: Protocol,
     /// The endpoint sees this node as the client, so that its answer comes back this way.
     pub masquerade: bool,
@@ -135,6 +149,9 @@ impl Ruleset {
                 }
                 (Key::Service(frontend), Value::Sticky) if !self.sticky.contains_key(frontend) => {
                     return Err(format!("{frontend:?} has no chain"));
+                }
+                (Key::Service(frontend), Value::Refuse | Value::Drop) if frontend.is_inside() => {
+                    return Err(format!("{frontend:?} leads nowhere"));
                 }
                 (Key::Service(_), Value::Sticky | Value::Refuse | Value::Drop)
                 | (Key::Slot(..), Value::Backend(_))

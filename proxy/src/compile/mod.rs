@@ -68,26 +68,45 @@ fn add_port(
         let config = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
         config.and_then(|config| config.timeout_seconds).unwrap_or(DEFAULT_AFFINITY_S)
     });
-    let mut frontends: Vec<(Frontend, Reach, bool)> = vec![];
-    let address = |ip: Ipv4Addr| Frontend::Address { ip, protocol, port: port.port };
-    // Cluster traffic is masqueraded by a fixed rule where its source needs it, not per Service.
-    frontends.extend(service.cluster_addresses().into_iter().map(|ip| (address(ip), internal, false)));
-    let masquerade = external == Reach::Cluster;
-    frontends.extend(service.external_addresses().into_iter().map(|ip| (address(ip), external, masquerade)));
-    if let Some(port) = port.node_port.filter(|port| *port > 0 && spec.r#type != ServiceType::ClusterIp) {
-        frontends.push((Frontend::NodePort { protocol, port }, external, masquerade));
-    }
-    if frontends.is_empty() {
+    let address = |ip: Ipv4Addr| Frontend::Address { ip, protocol, port: port.port, inside: false };
+    let clusters: Vec<Frontend> = service.cluster_addresses().into_iter().map(address).collect();
+    let node_port = port.node_port.filter(|port| *port > 0 && spec.r#type != ServiceType::ClusterIp);
+    let node_port = node_port.map(|port| Frontend::NodePort { protocol, port, inside: false });
+    let externals: Vec<Frontend> = service.external_addresses().into_iter().map(address).chain(node_port).collect();
+    if clusters.is_empty() && externals.is_empty() {
         return;
     }
-    for (frontend, reach, masquerade) in frontends {
+    for frontend in clusters {
+        // Cluster traffic is masqueraded by a fixed rule where its source needs it, not per Service.
         if !ruleset.elements.contains_key(&Key::Service(frontend)) {
-            add_frontend(ruleset, frontend, usable(candidates, reach), reach, masquerade, affinity);
+            add_frontend(ruleset, frontend, usable(candidates, internal), internal, false, affinity);
+        }
+    }
+    for frontend in externals {
+        if !ruleset.elements.contains_key(&Key::Service(frontend)) {
+            add_external(ruleset, frontend, candidates, external, affinity);
         }
     }
     for candidate in candidates.iter().filter(|candidate| candidate.local) {
         ruleset.elements.insert(Key::Hairpin(candidate.backend.ip), Value::Present);
     }
+}
+
+/// `Local` holds for clients outside: pods and this node itself use any endpoint, as through the cluster IP.
+fn add_external(
+    ruleset: &mut Ruleset,
+    frontend: Frontend,
+    candidates: &[Candidate],
+    reach: Reach,
+    affinity: Option<u32>,
+) {
+    let all = usable(candidates, Reach::Cluster);
+    if reach == Reach::Cluster || all.is_empty() {
+        return add_frontend(ruleset, frontend, all, Reach::Cluster, true, affinity);
+    }
+    add_frontend(ruleset, frontend, usable(candidates, reach), reach, false, affinity);
+    // A fixed rule masquerades what comes from this node.
+    add_frontend(ruleset, frontend.for_inside(), all, Reach::Cluster, false, affinity);
 }
 
 fn add_frontend(
@@ -110,7 +129,8 @@ fn add_frontend(
             endpoints += 1;
         }
         let node_port = matches!(frontend, Frontend::NodePort { .. });
-        Value::Spread(Spread { node_port, protocol: frontend.protocol(), masquerade, endpoints })
+        let (inside, protocol) = (frontend.is_inside(), frontend.protocol());
+        Value::Spread(Spread { node_port, inside, protocol, masquerade, endpoints })
     };
     ruleset.elements.insert(Key::Service(frontend), target);
 }

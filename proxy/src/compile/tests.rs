@@ -29,9 +29,12 @@ fn check(spec: Json, endpoints: Json, expect: &[&str]) {
 }
 
 fn shown(key: Key, value: Value) -> String {
-    let frontend = |frontend: Frontend| match frontend {
-        Frontend::Address { ip, protocol, port } => format!("{ip}:{port}/{protocol}"),
-        Frontend::NodePort { protocol, port } => format!("*:{port}/{protocol}"),
+    let frontend = |frontend: Frontend| {
+        let inside = if frontend.is_inside() { "inside " } else { "" };
+        match frontend {
+            Frontend::Address { ip, protocol, port, .. } => format!("{inside}{ip}:{port}/{protocol}"),
+            Frontend::NodePort { protocol, port, .. } => format!("{inside}*:{port}/{protocol}"),
+        }
     };
     let key = match key {
         Key::Service(f) => frontend(f),
@@ -98,8 +101,70 @@ fn node_ports_masquerade_unless_the_policy_is_local() {
     check(
         spec("Local"),
         remote,
-        &["10.96.1.1:80/tcp -> 1", "*:30080/tcp -> drop", "10.96.1.1:80/tcp#0 -> 10.244.1.5:8080"],
+        &[
+            "10.96.1.1:80/tcp -> 1",
+            "*:30080/tcp -> drop",
+            "inside *:30080/tcp -> 1",
+            "10.96.1.1:80/tcp#0 -> 10.244.1.5:8080",
+            "inside *:30080/tcp#0 -> 10.244.1.5:8080",
+        ],
     );
+    check(spec("Local"), json!([]), &["10.96.1.1:80/tcp -> refuse", "*:30080/tcp -> refuse"]);
+}
+
+#[test]
+fn external_policy_local_is_for_clients_outside() {
+    let spec = |affinity: &str| {
+        json!({"clusterIP": "10.96.1.1", "externalIPs": ["192.0.2.1"], "externalTrafficPolicy": "Local",
+            "sessionAffinity": affinity, "ports": [{"port": 80}]})
+    };
+    let both =
+        json!([{"addresses": ["10.244.1.5"], "nodeName": "m2"}, {"addresses": ["10.244.0.5"], "nodeName": "m1"}]);
+    check(
+        spec("None"),
+        both.clone(),
+        &[
+            "10.96.1.1:80/tcp -> 2",
+            "192.0.2.1:80/tcp -> 1",
+            "inside 192.0.2.1:80/tcp -> 2",
+            "10.96.1.1:80/tcp#0 -> 10.244.0.5:8080",
+            "10.96.1.1:80/tcp#1 -> 10.244.1.5:8080",
+            "192.0.2.1:80/tcp#0 -> 10.244.0.5:8080",
+            "inside 192.0.2.1:80/tcp#0 -> 10.244.0.5:8080",
+            "inside 192.0.2.1:80/tcp#1 -> 10.244.1.5:8080",
+            "hairpin 10.244.0.5 -> present",
+        ],
+    );
+    check(
+        spec("ClientIP"),
+        both,
+        &[
+            "10.96.1.1:80/tcp -> sticky",
+            "192.0.2.1:80/tcp -> sticky",
+            "inside 192.0.2.1:80/tcp -> sticky",
+            "hairpin 10.244.0.5 -> present",
+            "sticky 10800 s over 2",
+            "sticky 10800 s over 1",
+            "sticky 10800 s over 2",
+        ],
+    );
+}
+
+#[test]
+fn who_has_a_frontend_has_it_for_the_inside_too() {
+    let named = |name: &str, policy: &str| {
+        let mut service =
+            service(json!({"clusterIP": "10.96.1.1", "externalIPs": ["192.0.2.1"], "ports": [{"port": 80}],
+            "externalTrafficPolicy": policy}));
+        service.metadata.name = name.into();
+        service
+    };
+    let ruleset = compile(
+        &[named("web", "Local"), named("first", "Cluster")],
+        &[slice(json!([{"addresses": ["10.244.1.5"]}]))],
+        NODE,
+    );
+    assert!(ruleset.elements.keys().all(|key| !matches!(key, Key::Service(f) if f.is_inside())), "{ruleset:?}");
 }
 
 #[test]
@@ -146,7 +211,8 @@ fn udp_flows_to_what_left_are_stale() {
         slice.ports[0].protocol = "UDP".to_owned();
         compile(std::slice::from_ref(&service), &[slice], NODE)
     };
-    let frontend = Frontend::Address { ip: Ipv4Addr::new(10, 96, 1, 1), protocol: Protocol::Udp, port: 53 };
+    let frontend =
+        Frontend::Address { ip: Ipv4Addr::new(10, 96, 1, 1), protocol: Protocol::Udp, port: 53, inside: false };
     let (none, one) = (with(json!([])), with(json!([{"addresses": ["10.244.1.5"]}])));
     assert_eq!(stale_flows(&none, &one), [StaleFlow { frontend, backend: None }]);
     let backend = Some(Backend { ip: Ipv4Addr::new(10, 244, 1, 5), port: 8080 });

@@ -58,21 +58,24 @@ fn pair(container: &str, element: &Json) -> Option<(Key, Value)> {
     if let Some((node_port, protocol)) = names::parse_slots(container) {
         let (ip, key) = if node_port { (None, key.as_slice()) } else { (key.first()?.as_str(), &key[1..]) };
         let port = number(key.first()?)?;
+        let slot = number(key.get(1)?)?;
+        let (slot, inside) = slot.checked_sub(names::INSIDE_SLOT).map_or((slot, false), |slot| (slot, true));
         let frontend = match ip {
-            Some(ip) => Frontend::Address { ip: ip.parse().ok()?, protocol, port },
-            None => Frontend::NodePort { protocol, port },
+            Some(ip) => Frontend::Address { ip: ip.parse().ok()?, protocol, port, inside },
+            None => Frontend::NodePort { protocol, port, inside },
         };
         let backend = Backend { ip: value["concat"][0].as_str()?.parse().ok()?, port: number(&value["concat"][1])? };
-        return Some((Key::Slot(frontend, number(key.get(1)?)?), Value::Backend(backend)));
+        return Some((Key::Slot(frontend, slot), Value::Backend(backend)));
     }
+    let inside = matches!(container, names::INSIDE_SERVICES | names::INSIDE_NODE_SERVICES);
     let frontend = match container {
-        names::SERVICES | names::REFUSED => {
+        names::SERVICES | names::INSIDE_SERVICES | names::REFUSED => {
             let (ip, protocol) = (key.first()?.as_str()?.parse().ok()?, names::protocol(key.get(1)?.as_str()?)?);
-            Frontend::Address { ip, protocol, port: number(key.get(2)?)? }
+            Frontend::Address { ip, protocol, port: number(key.get(2)?)?, inside }
         }
-        names::NODE_SERVICES | names::NODE_REFUSED => {
+        names::NODE_SERVICES | names::INSIDE_NODE_SERVICES | names::NODE_REFUSED => {
             let protocol = names::protocol(key.first()?.as_str()?)?;
-            Frontend::NodePort { protocol, port: number(key.get(1)?)? }
+            Frontend::NodePort { protocol, port: number(key.get(1)?)?, inside }
         }
         _ => return None,
     };

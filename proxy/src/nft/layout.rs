@@ -49,6 +49,8 @@ impl Layout {
         for (name, key, value) in [
             (names::SERVICES, frontend.to_owned(), "verdict"),
             (names::NODE_SERVICES, port.to_owned(), "verdict"),
+            (names::INSIDE_SERVICES, frontend.to_owned(), "verdict"),
+            (names::INSIDE_NODE_SERVICES, port.to_owned(), "verdict"),
             (names::REFUSED, frontend.to_owned(), "verdict"),
             (names::NODE_REFUSED, port.to_owned(), "verdict"),
         ] {
@@ -84,10 +86,15 @@ impl Layout {
     {frontend} vmap @services
     {to_node} {port} vmap @node_services
   }}
+  chain balance_inside {{
+    {frontend} vmap @inside_services
+    {to_node} {port} vmap @inside_node_services
+    goto balance
+  }}
   chain refuse_prerouting {{ type filter hook prerouting priority dstnat - 10; jump refuse_without_endpoints; }}
   chain refuse_output {{ type filter hook output priority -110; jump refuse_without_endpoints; }}
-  chain nat_prerouting {{ type nat hook prerouting priority dstnat; goto balance; }}
-  chain nat_output {{ type nat hook output priority -100; goto balance; }}
+  chain nat_prerouting {{ type nat hook prerouting priority dstnat; ip saddr {cluster} goto balance_inside; goto balance; }}
+  chain nat_output {{ type nat hook output priority -100; goto balance_inside; }}
   chain refuse_unknown_forward {{ type filter hook forward priority filter; ip daddr {services} goto refuse; }}
   chain refuse_unknown_output {{
     type filter hook output priority filter;
@@ -97,6 +104,7 @@ impl Layout {
     type nat hook postrouting priority srcnat;
     meta mark & {MASQUERADE_MARK:#x} != 0 meta mark set meta mark & {:#x} masquerade
     ct status dnat ip saddr . ip daddr @hairpin masquerade
+    ct status dnat ip daddr {cluster} fib saddr type local masquerade
     ct status dnat ct original ip daddr {services} ip saddr != {cluster} masquerade
 {egress}  }}
 ",

@@ -1,13 +1,20 @@
 //! The names of chains and sets, and reading them back. nftables allows letters, digits, `/`, `_` and `.` in them.
 
+use crate::compile::MAX_ENDPOINTS;
 use crate::ruleset::{Backend, Frontend, Protocol, Spread};
 
 pub const SERVICES: &str = "services";
 pub const NODE_SERVICES: &str = "node_services";
+pub const INSIDE_SERVICES: &str = "inside_services";
+pub const INSIDE_NODE_SERVICES: &str = "inside_node_services";
 pub const REFUSED: &str = "refused";
 pub const NODE_REFUSED: &str = "node_refused";
 pub const HAIRPIN: &str = "hairpin";
 pub const REFUSE_CHAIN: &str = "refuse";
+const INSIDE: &str = "inside_";
+
+/// The slots of frontends for the inside begin here: they share a map with the others.
+pub const INSIDE_SLOT: u16 = MAX_ENDPOINTS as u16;
 
 /// The map of endpoints. One for each protocol: a map's type has to name the protocol of the port that it gives.
 pub fn slots(node_port: bool, protocol: Protocol) -> &'static str {
@@ -32,29 +39,31 @@ pub fn parse_slots(name: &str) -> Option<(bool, Protocol)> {
 
 pub fn spread(spread: Spread) -> String {
     let kind = if spread.node_port { "node" } else { "address" };
+    let inside = if spread.inside { "_inside" } else { "" };
     let masquerade = if spread.masquerade { "_masquerade" } else { "" };
-    format!("spread/{kind}{masquerade}/{}/{}", spread.protocol, spread.endpoints)
+    format!("spread/{kind}{inside}{masquerade}/{}/{}", spread.protocol, spread.endpoints)
 }
 
 pub fn parse_spread(name: &str) -> Option<Spread> {
     let (kind, rest) = name.strip_prefix("spread/")?.split_once('/')?;
     let (protocol_name, endpoints) = rest.split_once('/')?;
-    let (kind, masquerade) = match kind.strip_suffix("_masquerade") {
-        Some(kind) => (kind, true),
-        None => (kind, false),
-    };
+    let without = |kind, suffix| str::strip_suffix(kind, suffix).map_or((kind, false), |kind| (kind, true));
+    let (kind, masquerade) = without(kind, "_masquerade");
+    let (kind, inside) = without(kind, "_inside");
     let node_port = match kind {
         "node" => true,
         "address" => false,
         _ => return None,
     };
-    Some(Spread { node_port, protocol: protocol(protocol_name)?, masquerade, endpoints: endpoints.parse().ok()? })
+    let endpoints = endpoints.parse().ok()?;
+    Some(Spread { node_port, inside, protocol: protocol(protocol_name)?, masquerade, endpoints })
 }
 
 pub fn sticky(frontend: Frontend) -> String {
+    let inside = if frontend.is_inside() { INSIDE } else { "" };
     match frontend {
-        Frontend::Address { ip, protocol, port } => format!("sticky/{ip}/{protocol}/{port}"),
-        Frontend::NodePort { protocol, port } => format!("sticky/node/{protocol}/{port}"),
+        Frontend::Address { ip, protocol, port, .. } => format!("sticky/{inside}{ip}/{protocol}/{port}"),
+        Frontend::NodePort { protocol, port, .. } => format!("sticky/{inside}node/{protocol}/{port}"),
     }
 }
 
@@ -69,9 +78,10 @@ pub fn parse_sticky(name: &str) -> Option<(Frontend, Option<Backend>)> {
     let (front, back) = parts.split_at_checked(3)?;
     let protocol = protocol(front[1])?;
     let port = front[2].parse().ok()?;
-    let frontend = match front[0] {
-        "node" => Frontend::NodePort { protocol, port },
-        ip => Frontend::Address { ip: ip.parse().ok()?, protocol, port },
+    let (place, inside) = front[0].strip_prefix(INSIDE).map_or((front[0], false), |place| (place, true));
+    let frontend = match place {
+        "node" => Frontend::NodePort { protocol, port, inside },
+        ip => Frontend::Address { ip: ip.parse().ok()?, protocol, port, inside },
     };
     match back {
         [] => Some((frontend, None)),
@@ -96,17 +106,21 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         for (node_port, masquerade) in [(false, false), (true, false), (true, true), (false, true)] {
-            let value = Spread { node_port, protocol: Protocol::Udp, masquerade, endpoints: 40 };
-            assert_eq!(parse_spread(&spread(value)), Some(value));
+            for inside in [false, true] {
+                let value = Spread { node_port, inside, protocol: Protocol::Udp, masquerade, endpoints: 40 };
+                assert_eq!(parse_spread(&spread(value)), Some(value));
+            }
         }
         let backend = Backend { ip: Ipv4Addr::new(10, 1, 2, 3), port: 99 };
         let protocol = Protocol::Udp;
         for frontend in [
-            Frontend::Address { ip: Ipv4Addr::new(10, 96, 0, 9), protocol, port: 53 },
-            Frontend::NodePort { protocol, port: 30053 },
+            Frontend::Address { ip: Ipv4Addr::new(10, 96, 0, 9), protocol, port: 53, inside: false },
+            Frontend::NodePort { protocol, port: 30053, inside: false },
         ] {
-            assert_eq!(parse_sticky(&sticky(frontend)), Some((frontend, None)));
-            assert_eq!(parse_sticky(&sticky_backend(frontend, backend)), Some((frontend, Some(backend))));
+            for frontend in [frontend, frontend.for_inside()] {
+                assert_eq!(parse_sticky(&sticky(frontend)), Some((frontend, None)));
+                assert_eq!(parse_sticky(&sticky_backend(frontend, backend)), Some((frontend, Some(backend))));
+            }
         }
         assert_eq!(parse_sticky("sticky/x"), None);
         assert_eq!(parse_slots(slots(true, protocol)), Some((true, protocol)));

@@ -51,10 +51,13 @@ fn verb_of(op: &Op) -> Option<&'static str> {
 
 /// The map or set that holds this pair.
 fn container(key: Key, value: Value) -> &'static str {
-    let refused = matches!(value, Value::Refuse | Value::Drop);
+    // A reject needs a filter hook. A drop does not, and so comes after what clients inside may use all the same.
+    let refused = value == Value::Refuse;
     match key {
         Key::Service(Frontend::Address { .. }) if refused => names::REFUSED,
         Key::Service(Frontend::NodePort { .. }) if refused => names::NODE_REFUSED,
+        Key::Service(Frontend::Address { inside: true, .. }) => names::INSIDE_SERVICES,
+        Key::Service(Frontend::NodePort { inside: true, .. }) => names::INSIDE_NODE_SERVICES,
         Key::Service(Frontend::Address { .. }) => names::SERVICES,
         Key::Service(Frontend::NodePort { .. }) => names::NODE_SERVICES,
         Key::Slot(frontend, _) => names::slots(matches!(frontend, Frontend::NodePort { .. }), frontend.protocol()),
@@ -64,16 +67,21 @@ fn container(key: Key, value: Value) -> &'static str {
 
 fn frontend_text(frontend: Frontend) -> String {
     match frontend {
-        Frontend::Address { ip, protocol, port } => format!("{ip} . {protocol} . {port}"),
-        Frontend::NodePort { protocol, port } => format!("{protocol} . {port}"),
+        Frontend::Address { ip, protocol, port, .. } => format!("{ip} . {protocol} . {port}"),
+        Frontend::NodePort { protocol, port, .. } => format!("{protocol} . {port}"),
     }
 }
 
 fn key_text(key: Key) -> String {
     match key {
         Key::Service(frontend) => frontend_text(frontend),
-        Key::Slot(Frontend::Address { ip, port, .. }, slot) => format!("{ip} . {port} . {slot}"),
-        Key::Slot(Frontend::NodePort { port, .. }, slot) => format!("{port} . {slot}"),
+        Key::Slot(frontend, slot) => {
+            let slot = if frontend.is_inside() { names::INSIDE_SLOT + slot } else { slot };
+            match frontend {
+                Frontend::Address { ip, port, .. } => format!("{ip} . {port} . {slot}"),
+                Frontend::NodePort { port, .. } => format!("{port} . {slot}"),
+            }
+        }
         Key::Hairpin(ip) => format!("{ip} . {ip}"),
     }
 }
@@ -151,7 +159,8 @@ impl Writer<'_> {
         let address = if spread.node_port { "" } else { "ip daddr . " };
         let map = names::slots(spread.node_port, spread.protocol);
         let protocol = spread.protocol;
-        let key = format!("{address}{protocol} dport . numgen random mod {}", spread.endpoints);
+        let offset = if spread.inside { format!(" offset {}", names::INSIDE_SLOT) } else { String::new() };
+        let key = format!("{address}{protocol} dport . numgen random mod {}{offset}", spread.endpoints);
         self.rule(&chain, format_args!("meta l4proto {protocol} dnat ip to {key} map @{map}"));
     }
 
@@ -192,7 +201,8 @@ mod tests {
     use crate::ruleset::{Backend, Protocol};
     use std::net::Ipv4Addr;
 
-    const FRONT: Frontend = Frontend::Address { ip: Ipv4Addr::new(10, 96, 1, 1), protocol: Protocol::Tcp, port: 80 };
+    const FRONT: Frontend =
+        Frontend::Address { ip: Ipv4Addr::new(10, 96, 1, 1), protocol: Protocol::Tcp, port: 80, inside: false };
     const BACK: Backend = Backend { ip: Ipv4Addr::new(10, 244, 0, 5), port: 8080 };
 
     fn check(ops: &[Op], expect: &str) {
@@ -213,7 +223,7 @@ mod tests {
     #[test]
     fn elements_of_one_map_share_a_command() {
         let refused = Op::Add(Key::Service(FRONT), Value::Refuse);
-        let node = Frontend::NodePort { protocol: Protocol::Udp, port: 30053 };
+        let node = Frontend::NodePort { protocol: Protocol::Udp, port: 30053, inside: false };
         check(
             &[
                 Op::Add(Key::Slot(FRONT, 0), Value::Backend(BACK)),
@@ -221,7 +231,7 @@ mod tests {
                 Op::Add(Key::Slot(FRONT, 1), Value::Backend(BACK)),
                 Op::Add(Key::Service(node), Value::Drop),
             ],
-            "add element inet t node_refused { udp . 30053 : drop }\n\
+            "add element inet t node_services { udp . 30053 : drop }\n\
              add element inet t refused { 10.96.1.1 . tcp . 80 : goto refuse }\n\
              add element inet t slots_tcp { 10.96.1.1 . 80 . 0 : 10.244.0.5 . 8080, 10.96.1.1 . 80 . 1 : 10.244.0.5 . 8080 }\n",
         );
@@ -230,10 +240,34 @@ mod tests {
     #[test]
     fn a_spread_draws_a_slot() {
         check(
-            &[Op::AddSpread(Spread { node_port: true, protocol: Protocol::Udp, masquerade: true, endpoints: 3 })],
+            &[Op::AddSpread(Spread {
+                node_port: true,
+                inside: false,
+                protocol: Protocol::Udp,
+                masquerade: true,
+                endpoints: 3,
+            })],
             "add chain inet t spread/node_masquerade/udp/3\nflush chain inet t spread/node_masquerade/udp/3\n\
              add rule inet t spread/node_masquerade/udp/3 meta mark set meta mark | 0x4000\n\
              add rule inet t spread/node_masquerade/udp/3 meta l4proto udp dnat ip to udp dport . numgen random mod 3 map @node_slots_udp\n",
+        );
+    }
+
+    #[test]
+    fn slots_for_the_inside_stand_apart() {
+        let protocol = Protocol::Tcp;
+        let inside = FRONT.for_inside();
+        let spread = Spread { node_port: false, inside: true, protocol, masquerade: false, endpoints: 3 };
+        check(
+            &[
+                Op::AddSpread(spread),
+                Op::Add(Key::Service(inside), Value::Spread(spread)),
+                Op::Add(Key::Slot(inside, 2), Value::Backend(BACK)),
+            ],
+            "add chain inet t spread/address_inside/tcp/3\nflush chain inet t spread/address_inside/tcp/3\n\
+             add rule inet t spread/address_inside/tcp/3 meta l4proto tcp dnat ip to ip daddr . tcp dport . numgen random mod 3 offset 16384 map @slots_tcp\n\
+             add element inet t inside_services { 10.96.1.1 . tcp . 80 : goto spread/address_inside/tcp/3 }\n\
+             add element inet t slots_tcp { 10.96.1.1 . 80 . 16386 : 10.244.0.5 . 8080 }\n",
         );
     }
 }

@@ -25,6 +25,8 @@ struct Node {
     pods: [Net; 2],
     table: Table,
     held: Ruleset,
+    /// Its name; the pods are endpoints of `m1`.
+    name: &'static str,
 }
 
 impl Node {
@@ -61,7 +63,7 @@ impl Node {
         let table = Table::new(node.wrapper("nft"), layout);
         assert_eq!(table.read().await.unwrap(), None);
         table.rebuild(&Ruleset::default()).await.unwrap();
-        Self { node, pods, table, held: Ruleset::default() }
+        Self { node, pods, table, held: Ruleset::default(), name: "m1" }
     }
 
     /// Applies the difference, and reads back that the kernel holds the wanted state.
@@ -76,7 +78,7 @@ impl Node {
             "ports": [{"port": 8080, "protocol": "TCP"}, {"port": 8080, "protocol": "UDP"}],
         }))
         .unwrap();
-        let wanted = compile(&[service], &[slice], "m1");
+        let wanted = compile(&[service], &[slice], self.name);
         self.table.apply(&diff(&self.held, &wanted)).await.unwrap();
         conntrack::forget(&self.node.wrapper("conntrack"), &stale_flows(&self.held, &wanted)).await;
         let read = self.table.read().await.unwrap().expect("the table is there");
@@ -148,6 +150,38 @@ async fn node_ports_lead_to_endpoints() {
     assert_eq!(node.pods[0].ask_often(NODE_PORT, 40), both());
     node.become_(node_port("None"), &[]).await;
     assert_eq!(node.pods[0].ask(NODE_PORT), Err(ErrorKind::ConnectionRefused));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_of_local_is_for_clients_outside() {
+    let outside = Net::new();
+    let mut node = Node::new().await;
+    node.node.ip(&format!("link add name uplink type veth peer name eth0 netns {}", outside.pid()));
+    node.node.ip("address add 198.51.100.1/24 dev uplink");
+    node.node.ip("link set dev uplink up");
+    outside.ip("address add 198.51.100.2/24 dev eth0");
+    outside.ip("link set dev eth0 up");
+    outside.ip("route add default via 198.51.100.1");
+    let local = |affinity: &str| {
+        let mut spec = node_port(affinity);
+        spec["externalTrafficPolicy"] = json!("Local");
+        spec
+    };
+    node.become_(local("None"), &[5, 6]).await;
+    assert_eq!(outside.ask(NODE_PORT).unwrap().1, IpAddr::from([198, 51, 100, 2]), "the client's own address");
+    // The endpoints are another machine's: nobody outside reaches them through this one.
+    node.name = "m2";
+    for affinity in ["None", "ClientIP"] {
+        node.become_(local(affinity), &[5, 6]).await;
+        assert!(outside.ask(NODE_PORT).is_err());
+    }
+    node.become_(local("None"), &[5, 6]).await;
+    assert_eq!(node.node.ask_often(NODE_PORT, 40), both());
+    node.become_(local("None"), &[5]).await;
+    assert_eq!(node.pods[1].ask(NODE_PORT).unwrap().1, IpAddr::from([10, 244, 0, 6]), "the pod's own address");
+    assert_eq!(node.node.ask(NODE_PORT).unwrap().1, IpAddr::from([10, 244, 0, 1]), "the node's, masqueraded");
+    node.become_(local("None"), &[]).await;
+    assert_eq!(outside.ask(NODE_PORT), Err(ErrorKind::ConnectionRefused));
 }
 
 #[tokio::test(flavor = "multi_thread")]
