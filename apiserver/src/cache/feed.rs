@@ -20,6 +20,8 @@ const PAGE: usize = 5_000;
 /// A consistent read asks the store for progress when the cache has not caught up by then.
 const ASK_AFTER: Duration = Duration::from_millis(50);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3);
+/// For asking the store whether a revision that did not come is there at all.
+const CHECK_WITHIN: Duration = Duration::from_secs(1);
 
 /// The cache did not reach the wanted revision in time. The caller answers 504 and the client retries.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +39,8 @@ pub struct Group {
     applied: Arc<AtomicU64>,
     reached: watch::Sender<u64>,
     wanted: Notify,
+    /// The watch does not tell what the store has: its member may be cut off.
+    stuck: Notify,
     clock: Arc<dyn Clock>,
 }
 
@@ -49,7 +53,8 @@ impl Group {
             .filter(|kind| kind.store == which && kind.is_stored())
             .map(|kind| (kind.resource(), Arc::new(Resource::new(kind, limits, applied.clone()))))
             .collect();
-        Self { which, store, resources, applied, reached: watch::Sender::new(0), wanted: Notify::new(), clock }
+        let reached = watch::Sender::new(0);
+        Self { which, store, resources, applied, reached, wanted: Notify::new(), stuck: Notify::new(), clock }
     }
 
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
@@ -89,7 +94,19 @@ impl Group {
         self.wanted.notify_one();
         match tokio::time::timeout(GIVE_UP_AFTER, arrived).await {
             Ok(true) => Ok(()),
-            _ => Err(Behind { at: self.applied(), wanted: revision }),
+            _ => {
+                self.check_watch(revision).await;
+                Err(Behind { at: self.applied(), wanted: revision })
+            }
+        }
+    }
+
+    /// Has the watch begun anew when the store has a revision that the watch did not bring. One that the store does not have either
+    /// is its client's invention.
+    async fn check_watch(&self, missing: u64) {
+        let now = tokio::time::timeout(CHECK_WITHIN, self.store.read_revision()).await;
+        if now.is_ok_and(|now| now.is_ok_and(|now| now.0 >= missing)) && self.applied() < missing {
+            self.stuck.notify_waiters();
         }
     }
 
@@ -142,6 +159,11 @@ impl Group {
                     None => return Ok(()),
                 },
                 () = self.wanted.notified() => watch.request_progress(),
+                // The next watch goes to the member that answered last, from where this one came to.
+                () = self.stuck.notified() => {
+                    tracing::warn!(group = ?self.which, "the watch cache's feed is stuck and begins anew");
+                    return Ok(());
+                }
             }
         }
     }
@@ -212,5 +234,75 @@ impl Group {
             *at = revision.max(*at);
             newer
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gantry_apimachinery::clock::SystemClock;
+    use gantry_apimachinery::kinds::CONFIG_MAP;
+    use gantry_store::{MemStore, Op, RangeReply, Txn, TxnReply, Watch};
+    use std::sync::atomic::AtomicUsize;
+
+    /// A store whose first watch goes to a member that hears nothing any more.
+    #[derive(Default)]
+    struct CutOff {
+        inner: MemStore,
+        deaf: MemStore,
+        from: parking_lot::Mutex<Vec<u64>>,
+        lists: AtomicUsize,
+    }
+
+    #[async_trait::async_trait]
+    impl Store for CutOff {
+        async fn txn(&self, txn: Txn) -> Result<TxnReply, StoreError> {
+            self.inner.txn(txn).await
+        }
+        async fn txn_batch(&self, txns: Vec<Txn>) -> Result<Vec<Result<TxnReply, StoreError>>, StoreError> {
+            self.inner.txn_batch(txns).await
+        }
+        async fn range(&self, request: RangeRequest) -> Result<RangeReply, StoreError> {
+            self.lists.fetch_add(1, Ordering::Relaxed);
+            self.inner.range(request).await
+        }
+        async fn watch(&self, request: WatchRequest) -> Result<Watch, StoreError> {
+            let first = self.from.lock().is_empty();
+            self.from.lock().push(request.from.0);
+            if first { self.deaf.watch(request).await } else { self.inner.watch(request).await }
+        }
+        async fn read_revision(&self) -> Result<Revision, StoreError> {
+            self.inner.read_revision().await
+        }
+        async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
+            self.inner.compact(revision).await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_feed_that_is_stuck_begins_anew_where_it_was() {
+        let store = Arc::new(CutOff::default());
+        let clock = Arc::new(SystemClock);
+        let group = Arc::new(Group::new(
+            StoreGroup::State,
+            store.clone(),
+            HistoryLimits { age_ms: 60_000, bytes: 1 << 20 },
+            clock,
+        ));
+        let cancel = CancellationToken::new();
+        let _stop = cancel.clone().drop_guard();
+        let running = group.clone();
+        tokio::spawn(async move { running.run(cancel).await });
+        group.wait_ready().await;
+        let value = r#"{"metadata":{"name":"a","namespace":"b"}}"#.into();
+        let op = Op::Put { key: CONFIG_MAP.key("b", "a").into(), value };
+        let made = store.txn(Txn { success: vec![op], ..Txn::default() }).await.unwrap().revision.0;
+        // A version that nobody has is no sign of a broken feed.
+        assert!(group.wait_for(made + 100).await.is_err());
+        assert_eq!(store.from.lock().len(), 1);
+        assert_eq!(group.wait_for(made).await.unwrap_err().at, made - 1);
+        group.wait_for(made).await.unwrap();
+        assert_eq!(*store.from.lock(), [made, made], "the same revision again");
+        assert_eq!(store.lists.load(Ordering::Relaxed), 1, "without another list");
     }
 }
