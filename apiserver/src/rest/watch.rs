@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 /// A watch that names no time ends after this, as in Kubernetes between 30 and 60 minutes.
 const MIN_TIMEOUT_S: u64 = 1_800;
+/// No watch lasts longer, whatever its client asks for.
+const MAX_TIMEOUT_S: u64 = 24 * 3_600;
 /// Initial contents are joined into pieces of this size.
 const CHUNK: usize = 64 * 1024;
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -51,6 +53,7 @@ pub async fn watch(
             await_now(call).await?;
             From::Contents
         }
+        (false, Some("0")) if query.has("sendInitialEvents") => From::Now,
         (false, Some("0")) => From::Contents,
         (false, Some(version)) => {
             let wanted =
@@ -68,10 +71,7 @@ pub async fn watch(
             return Ok(one_frame(&status));
         }
     };
-    let timeout = match query.number("timeoutSeconds")? {
-        Some(seconds) if seconds > 0 => u64::try_from(seconds).unwrap_or(MIN_TIMEOUT_S),
-        _ => MIN_TIMEOUT_S + call.entropy % MIN_TIMEOUT_S,
-    };
+    let timeout = timeout_s(query.number("timeoutSeconds")?, call.entropy);
     let mut every = tokio::time::interval(Duration::from_secs(call.core.config.bookmark_every_s));
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     every.reset();
@@ -92,6 +92,13 @@ pub async fn watch(
     let mut response = respond(StatusCode::OK, JSON, Bytes::new());
     *response.body_mut() = stream(stream_of.into_stream());
     Ok(response)
+}
+
+fn timeout_s(asked: Option<i64>, entropy: u64) -> u64 {
+    match asked.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0) {
+        Some(seconds) => seconds.min(MAX_TIMEOUT_S),
+        None => MIN_TIMEOUT_S + entropy % MIN_TIMEOUT_S,
+    }
 }
 
 fn initial_events(query: &Query, bookmarks: bool) -> Outcome<bool> {
@@ -146,6 +153,28 @@ struct Live {
     replay: VecDeque<Arc<Event>>,
     revision: u64,
     events: tokio::sync::mpsc::Receiver<Arc<Event>>,
+}
+
+/// What an idle moment says of a stream.
+#[derive(Debug, PartialEq, Eq)]
+enum Quiet {
+    /// Events wait to be sent.
+    Behind,
+    /// It was too slow: what it was not offered is missing, so it must not be told how far it is.
+    CutOff,
+    CaughtUp,
+}
+
+impl Live {
+    /// Asked after `applied` was read. Everything up to `applied` was offered before `applied` was published: an empty queue that
+    /// is still open means that it was all taken.
+    fn quiet(&self) -> Quiet {
+        match (self.events.is_empty(), self.events.is_closed()) {
+            (false, _) => Quiet::Behind,
+            (true, true) => Quiet::CutOff,
+            (true, false) => Quiet::CaughtUp,
+        }
+    }
 }
 
 struct Watcher {
@@ -236,12 +265,12 @@ impl Watcher {
         if let Some(event) = received {
             return Some(self.frame(&event));
         }
-        // Everything up to `applied` was offered before `applied` was published: an empty queue means that it was all taken.
         let applied = self.group.applied();
-        if live.events.is_empty() {
-            return Some(self.bookmark(applied.max(live.revision).max(self.after), false));
+        match live.quiet() {
+            Quiet::Behind => Some(Bytes::new()),
+            Quiet::CutOff => None,
+            Quiet::CaughtUp => Some(self.bookmark(applied.max(live.revision).max(self.after), false)),
         }
-        Some(Bytes::new())
     }
 
     fn frame(&mut self, event: &Event) -> Bytes {
@@ -305,4 +334,27 @@ fn wrap(kind: &str, object: &[u8]) -> Bytes {
     out.extend_from_slice(object);
     out.extend_from_slice(b"}\n");
     out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_bounded() {
+        assert_eq!(timeout_s(Some(5), 0), 5);
+        assert_eq!(timeout_s(Some(i64::MAX), 0), MAX_TIMEOUT_S);
+        for none in [None, Some(0), Some(-1)] {
+            assert_eq!(timeout_s(none, MIN_TIMEOUT_S + 7), MIN_TIMEOUT_S + 7);
+        }
+    }
+
+    #[test]
+    fn a_stream_that_was_cut_off_gets_no_bookmark() {
+        let (sender, events) = tokio::sync::mpsc::channel(1);
+        let live = Live { replay: VecDeque::new(), revision: 1, events };
+        assert_eq!(live.quiet(), Quiet::CaughtUp);
+        drop(sender);
+        assert_eq!(live.quiet(), Quiet::CutOff);
+    }
 }

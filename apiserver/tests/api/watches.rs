@@ -109,6 +109,17 @@ async fn initial_events_end_with_their_bookmark() {
 }
 
 #[tokio::test]
+async fn a_watch_without_initial_events_starts_from_now() {
+    let api = Api::new().await;
+    api.config_map("old", json!({})).await;
+    api.get(CONFIG_MAPS).await.ok();
+    let query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=0";
+    let mut watch = api.watch(&format!("{CONFIG_MAPS}?{query}&timeoutSeconds=9223372036854775807")).await;
+    api.config_map("new", json!({})).await;
+    assert_eq!(watch.brief().await, "ADDED new");
+}
+
+#[tokio::test]
 async fn bookmarks_carry_the_groups_progress() {
     let api = Api::with(|config| config.bookmark_every_s = 1).await;
     let mut watch = api.watch(&format!("{CONFIG_MAPS}?watch=1&allowWatchBookmarks=true")).await;
