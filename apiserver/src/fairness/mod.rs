@@ -12,6 +12,7 @@ pub use queue::{Rejected, Seat};
 
 use queue::Level;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One priority level's shape.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub struct LevelConfig {
     pub hand: usize,
 }
 
+/// A request that has found no seat by then is turned away: its client asks again.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// Seats of all levels together (Kubernetes: 400 reading + 200 writing).
 const TOTAL_SEATS: usize = 600;
 
@@ -62,7 +65,10 @@ impl Fairness {
     pub async fn enter(&self, request: &Request<'_>) -> Result<Option<Seat>, Rejected> {
         let (name, flow) = classify(request);
         match self.levels.iter().find(|(level, _)| *level == name) {
-            Some((_, level)) => level.enter(flow).await.map(Some),
+            Some((_, level)) => {
+                let entered = tokio::time::timeout(PATIENCE, level.enter(flow)).await;
+                entered.unwrap_or(Err(Rejected { retry_after_s: 1 })).map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -70,5 +76,24 @@ impl Fairness {
     /// `(level, executing, waiting)` for the metrics.
     pub fn load(&self) -> Vec<(LevelName, usize, usize)> {
         self.levels.iter().map(|(name, level)| (*name, level.executing(), level.waiting())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::UserInfo;
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_ever() {
+        let one = LevelConfig { name: LevelName::GlobalDefault, seats: 1, queues: 1, queue_length: 5, hand: 1 };
+        let fairness = Fairness::new(&[one]);
+        let user = UserInfo::new("jane", &[]);
+        let request = Request { user: &user, group: "", resource: "pods", namespace: "", path: None };
+        let seat = fairness.enter(&request).await.unwrap();
+        assert_eq!(fairness.enter(&request).await.err(), Some(Rejected { retry_after_s: 1 }));
+        assert_eq!(fairness.load(), [(LevelName::GlobalDefault, 1, 0)], "who gave up waits no more");
+        drop(seat);
+        assert!(fairness.enter(&request).await.is_ok());
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// All of the flow's queues are full. The caller answers 429 and asks to come back later.
+/// All of the flow's queues are full, or no seat became free in time. The caller answers 429 and asks to come back later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests, please try again later")]
 pub struct Rejected {
@@ -84,7 +84,8 @@ impl Level {
     }
 
     pub fn waiting(&self) -> usize {
-        self.state.lock().queues.iter().map(|queue| queue.waiting.len()).sum()
+        let state = self.state.lock();
+        state.queues.iter().map(|queue| queue.waiting.iter().filter(|waiter| !waiter.is_closed()).count()).sum()
     }
 }
 
