@@ -10,6 +10,7 @@ pub mod protobuf;
 pub mod schema;
 pub mod status;
 
+pub mod depth;
 pub mod patch;
 
 pub mod fields;

@@ -74,7 +74,8 @@ fn agent(core: &Core, pod: &Value) -> Outcome<Agent> {
         let text = format!("pod {} does not have a host assigned", str_at(pod, "metadata.name"));
         return Err(Status::bad_request(text).into());
     }
-    let node = core.cached(&NODE, "", name).ok_or_else(|| Status::not_found("nodes", name))?.value();
+    let node = core.cached(&NODE, "", name).ok_or_else(|| Status::not_found("nodes", name))?;
+    let node = node.value().map_err(Status::internal)?;
     let addresses = items(&node, "status.addresses");
     let host = addresses.iter().find(|address| address["type"] == "InternalIP").or_else(|| addresses.first());
     let host = host.and_then(|address| address["address"].as_str());

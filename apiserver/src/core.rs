@@ -116,7 +116,7 @@ impl Core {
     /// From the cache, or from the store when the cache is known to be behind.
     pub async fn latest(&self, kind: &Kind, namespace: &str, name: &str, fresh: bool) -> Outcome<Option<Stored>> {
         match if fresh { None } else { self.cached(kind, namespace, name) } {
-            Some(object) => Ok(Some(Stored::from_cache(&object))),
+            Some(object) => Stored::from_cache(&object).map(Some),
             None => self.live(kind, namespace, name).await,
         }
     }

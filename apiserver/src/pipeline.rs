@@ -7,14 +7,21 @@ use crate::auth::authz::{Attributes, Decision};
 use crate::core::Core;
 use crate::endpoints;
 use crate::fairness;
-use crate::http::body::{JSON, respond};
+use crate::http::body::{JSON, full, read, respond};
 use crate::http::target::ResourcePath;
 use crate::http::{Outcome, Query, Request, Response, Target, Verb};
 use crate::route;
+use gantry_apimachinery::fields::FieldSelector;
 use gantry_apimachinery::status::Status;
 use http::{HeaderValue, Method, StatusCode, header};
-use tokio::time::Instant;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+
+/// A request's body must be here by then.
+const BODY_WITHIN: Duration = Duration::from_secs(60);
+/// An answer begins by then, as Kubernetes' `--request-timeout`; what streams is exempt.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 /// Ends watches when the server goes.
 #[derive(Clone, Debug, Default)]
@@ -72,34 +79,63 @@ async fn gates(
         Target::Resource { path, .. } => (path.group.as_str(), path.resource.as_str(), path.namespace.as_str(), None),
         Target::NonResource { path } => ("", "", "", Some(path.as_str())),
     };
+    // Before the queue: a client that sends slowly holds nobody's seat.
+    let request = with_whole_body(&target, request).await?;
     let flow = fairness::Request { user: &user, group, resource, namespace, path };
     // Held until the response's head is ready: a watch keeps its seat only while it starts.
     let _seat = core.fairness.enter(&flow).await.map_err(|rejected| {
         core.metrics.rejected.inc();
         Status::too_many_requests(rejected.retry_after_s)
     })?;
-    match target {
-        Target::NonResource { path } => {
-            endpoints::serve(core, request.method(), &path, &query, request.headers()).await
+    let lasts = long_running(&target, &query);
+    let answer = async {
+        match target {
+            Target::NonResource { path } => {
+                endpoints::serve(core, request.method(), &path, &query, request.headers()).await
+            }
+            Target::Resource { verb, path } => {
+                let verb = verb.ok_or_else(Status::method_not_allowed)?;
+                let identified = Identified { core, user: &user, query, lifetime };
+                route::resource(&identified, verb, &path, request).await
+            }
         }
-        Target::Resource { verb, path } => {
-            let verb = verb.ok_or_else(Status::method_not_allowed)?;
-            let identified = Identified { core, user: &user, query, lifetime };
-            route::resource(&identified, verb, &path, request).await
-        }
+    };
+    if lasts {
+        return answer.await;
     }
+    let late = |_| Box::new(Status::timeout("request did not complete within the allotted timeout", 0));
+    timeout(ANSWER_WITHIN, answer).await.map_err(late)?
+}
+
+/// Streams, which last as long as their client wants: watches, followed logs and what is tunnelled to a container.
+fn long_running(target: &Target, query: &Query) -> bool {
+    let Target::Resource { verb, path } = target else { return false };
+    *verb == Some(Verb::Watch) || tunnels(path) || (path.subresource == "log" && query.flag("follow"))
+}
+
+fn tunnels(path: &ResourcePath) -> bool {
+    ["exec", "attach", "portforward"].contains(&path.subresource.as_str())
+}
+
+/// Reads the body of a write; what goes on to a node agent is left to stream.
+async fn with_whole_body(target: &Target, request: Request) -> Outcome<Request> {
+    match target {
+        Target::Resource { verb: Some(verb), path } if !verb.is_read() && !tunnels(path) => {}
+        _ => return Ok(request),
+    }
+    let (parts, body) = request.into_parts();
+    let late = |_| Box::new(Status::timeout("the request body did not arrive in time", 0));
+    let body = timeout(BODY_WITHIN, read(body)).await.map_err(late)??;
+    Ok(Request::from_parts(parts, full(body)))
 }
 
 fn authorise(core: &Core, user: &UserInfo, query: &Query, target: &Target, method: &Method) -> Outcome<()> {
-    let node = query.get("fieldSelector").and_then(|selector| {
-        selector
-            .split(',')
-            .find_map(|term| term.strip_prefix("spec.nodeName=").map(|value| value.trim_start_matches('=')))
-    });
+    // As the list will read it, so that nothing is allowed for another selection than the one that is answered.
+    let selector = query.get("fieldSelector").and_then(|text| FieldSelector::parse(text).ok()).unwrap_or_default();
     let method = if method == Method::HEAD { "get".to_owned() } else { method.as_str().to_lowercase() };
     let what = match target {
         Target::NonResource { path } => Attributes { verb: &method, path: Some(path), ..Attributes::default() },
-        Target::Resource { verb, path } => attributes(verb.map_or("", Verb::as_str), path, node),
+        Target::Resource { verb, path } => attributes(verb.map_or("", Verb::as_str), path, &selector),
     };
     match core.authorizer.authorize(core, user, &what) {
         Decision::Allow => Ok(()),
@@ -109,16 +145,18 @@ fn authorise(core: &Core, user: &UserInfo, query: &Query, target: &Target, metho
     }
 }
 
-pub fn attributes<'a>(verb: &'a str, path: &'a ResourcePath, node: Option<&'a str>) -> Attributes<'a> {
+/// As Kubernetes: the one name that a list or watch selects counts as the request's name.
+pub fn attributes<'a>(verb: &'a str, path: &'a ResourcePath, selector: &'a FieldSelector) -> Attributes<'a> {
+    let selected = selector.required("metadata.name").filter(|_| ["list", "watch"].contains(&verb));
     Attributes {
         verb,
         group: &path.group,
         resource: &path.resource,
         subresource: &path.subresource,
         namespace: &path.namespace,
-        name: &path.name,
+        name: selected.filter(|_| path.name.is_empty()).unwrap_or(&path.name),
         path: None,
-        node_selector: node,
+        node_selector: selector.required("spec.nodeName"),
     }
 }
 
@@ -161,4 +199,40 @@ pub fn with_warnings(mut response: Response, mut warnings: Vec<String>) -> Respo
         }
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::body::stream;
+
+    fn target(method: &Method, uri: &str) -> (Target, Query) {
+        let uri: http::Uri = uri.parse().unwrap();
+        let query = Query::parse(uri.query());
+        (Target::parse(method, uri.path(), &query), query)
+    }
+
+    #[test]
+    fn only_streams_may_last() {
+        let check = |method: Method, uri: &str, expect: bool| {
+            let (target, query) = target(&method, uri);
+            assert_eq!(long_running(&target, &query), expect, "{method} {uri}");
+        };
+        check(Method::GET, "/api/v1/pods?watch=1", true);
+        check(Method::GET, "/api/v1/pods", false);
+        check(Method::POST, "/api/v1/namespaces/a/pods/b/exec?command=x", true);
+        check(Method::GET, "/api/v1/namespaces/a/pods/b/portforward", true);
+        check(Method::GET, "/api/v1/namespaces/a/pods/b/log?follow=true", true);
+        check(Method::GET, "/api/v1/namespaces/a/pods/b/log", false);
+        check(Method::GET, "/metrics", false);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_comes_is_given_up() {
+        let request = || Request::new(stream(futures::stream::pending()));
+        let (write, _) = target(&Method::POST, "/api/v1/namespaces/a/configmaps");
+        assert_eq!(with_whole_body(&write, request()).await.err().unwrap().code(), 504);
+        let (exec, _) = target(&Method::POST, "/api/v1/namespaces/a/pods/b/exec");
+        assert!(with_whole_body(&exec, request()).await.is_ok(), "it is not read here");
+    }
 }

@@ -70,7 +70,9 @@ impl Presence {
             .range(
                 Box::<str>::from(format!("{NAMESPACE}/{PREFIX}"))..Box::<str>::from(format!("{NAMESPACE}/{PREFIX}~")),
             )
-            .map(|(_, lease)| (str_at(&lease.value(), "spec.holderIdentity").to_owned(), lease.revision))
+            .map(|(_, lease)| {
+                (str_at(&lease.value().unwrap_or_default(), "spec.holderIdentity").to_owned(), lease.revision)
+            })
             .collect();
         if !known.iter().any(|(address, _)| *address == ip.to_string()) {
             known.push((ip.to_string(), 0));

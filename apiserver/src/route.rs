@@ -17,6 +17,7 @@ use crate::rest::stored::Written;
 use crate::rest::{create, get, list, patch, update, watch};
 use crate::subresources::{binding, eviction, finalize, reviews, scale, token};
 use bytes::Bytes;
+use gantry_apimachinery::fields::FieldSelector;
 use gantry_apimachinery::kinds::{Kind, POD, by_resource};
 use gantry_apimachinery::status::{Details, Status};
 use http::{HeaderMap, StatusCode, header};
@@ -147,12 +148,12 @@ async fn object_verb(
         Verb::Patch => writer.written(resource, &patch::patch(call, input, body).await?),
         Verb::Delete => {
             let options = delete_options(&at.query, input, body)?;
-            let one = with_dry_run(call, &options);
+            let one = options.with_dry_run(call);
             deleted(call, writer, &delete(&one, &options).await?)
         }
         Verb::DeleteCollection => {
             let options = delete_options(&at.query, input, body)?;
-            let one = with_dry_run(call, &options);
+            let one = options.with_dry_run(call);
             let selection = Selection::read(resource, call.namespace, call.name, &at.query)?;
             let all = delete_collection(&one, &selection, &options).await?;
             let items = all.iter().map(Written::json).collect::<Outcome<Vec<Bytes>>>()?;
@@ -180,12 +181,6 @@ fn decode_options(input: Input, body: &Bytes) -> Outcome<Value> {
         _ => untyped(body).map_err(|e| e.to_string()),
     };
     options.map_err(|error| Status::bad_request(error).into())
-}
-
-fn with_dry_run<'b>(call: &'b Call<'_>, options: &DeleteOptions) -> Call<'b> {
-    let mut one = call.on(call.namespace, call.name);
-    one.options.dry_run |= options.dry_run.iter().any(|value| value == "All");
-    one
 }
 
 /// A pod answers with itself, as in Kubernetes; anything else that is gone at once answers `Status`.
@@ -294,7 +289,8 @@ fn may_bind(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
         subresource: "binding".into(),
         ..ResourcePath::default()
     };
-    let what = attributes("create", &path, None);
+    let selector = FieldSelector::everything();
+    let what = attributes("create", &path, &selector);
     match at.core.authorizer.authorize(at.core, at.user, &what) {
         Decision::Allow => Ok(()),
         Decision::Deny(reason) => Err(forbidden(&what, &reason).into()),

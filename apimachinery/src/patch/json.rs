@@ -3,6 +3,7 @@
 //! It decides the patched value and refuses patches that could grow without bound; it never changes the document when one
 //! operation fails.
 
+use crate::depth::{MAX_DEPTH, depth};
 use crate::status::{Reason, Status};
 use json_patch::{PatchErrorKind, PatchOperation};
 use serde::Deserialize;
@@ -24,6 +25,8 @@ pub enum JsonPatchError {
     TooManyOperations(usize),
     #[error("operation {index} of the JSON patch copies more than {MAX_COPIED_BYTES} bytes in all")]
     CopiesTooMuch { index: usize },
+    #[error("operation {index} of the JSON patch nests deeper than {MAX_DEPTH} levels")]
+    TooDeep { index: usize },
     #[error("operation {index} of the JSON patch, {operation}, does not apply: {reason}")]
     DoesNotApply { index: usize, operation: String, reason: String },
 }
@@ -33,7 +36,9 @@ impl From<JsonPatchError> for Status {
         match &error {
             JsonPatchError::NotAnArray | JsonPatchError::Malformed { .. } => Status::bad_request(error.to_string()),
             JsonPatchError::TooManyOperations(_) | JsonPatchError::CopiesTooMuch { .. } => Status::too_large(error),
-            JsonPatchError::DoesNotApply { .. } => Status::failure(Reason::Invalid, error.to_string(), None),
+            JsonPatchError::DoesNotApply { .. } | JsonPatchError::TooDeep { .. } => {
+                Status::failure(Reason::Invalid, error.to_string(), None)
+            }
         }
     }
 }
@@ -50,12 +55,29 @@ pub fn apply(doc: &mut Value, patch: &Value) -> Result<(), JsonPatchError> {
                 return Err(JsonPatchError::CopiesTooMuch { index });
             }
         }
+        if reaches(&patched, operation) > MAX_DEPTH {
+            return Err(JsonPatchError::TooDeep { index });
+        }
         json_patch::patch_unsafe(&mut patched, std::slice::from_ref(operation)).map_err(|e| {
             JsonPatchError::DoesNotApply { index, operation: describe(operation), reason: reason(&e.kind, operation) }
         })?;
     }
     *doc = patched;
     Ok(())
+}
+
+/// The deepest level of what the operation would put into the document.
+fn reaches(doc: &Value, operation: &PatchOperation) -> usize {
+    let taken = |from: &str| doc.pointer(from).map_or(0, depth);
+    let below = match operation {
+        PatchOperation::Add(add) => depth(&add.value),
+        PatchOperation::Replace(replace) => depth(&replace.value),
+        PatchOperation::Copy(copy) => taken(copy.from.as_str()),
+        // What does not go further down than it was cannot be too deep.
+        PatchOperation::Move(moved) if moved.path.count() > moved.from.count() => taken(moved.from.as_str()),
+        PatchOperation::Move(_) | PatchOperation::Remove(_) | PatchOperation::Test(_) => return 0,
+    };
+    operation.path().count() + below
 }
 
 fn parse(patch: &Value) -> Result<Vec<PatchOperation>, JsonPatchError> {
@@ -170,6 +192,27 @@ mod tests {
             422,
             "operation 0 of the JSON patch, add /l/7, does not apply: the parent does not exist",
         );
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "a": inner }));
+        let path = |tokens: usize| "/a".repeat(tokens);
+        let check = |doc: Value, patch: Value, expect: Result<(), JsonPatchError>| {
+            assert_eq!(patched(doc, patch).map(|_| ()), expect);
+        };
+        let too_deep = |index| Err(JsonPatchError::TooDeep { index });
+        let add = |tokens: usize, levels: usize| json!([{"op": "add", "path": path(tokens), "value": nested(levels)}]);
+        check(nested(60), add(60, MAX_DEPTH - 60), Ok(()));
+        check(nested(60), add(60, MAX_DEPTH - 59), too_deep(0));
+        check(nested(60), json!([{"op": "replace", "path": path(60), "value": nested(41)}]), too_deep(0));
+        let doc = json!({"a": nested(80), "b": nested(40)});
+        check(doc.clone(), json!([{"op": "copy", "from": "/b", "path": path(70)}]), too_deep(0));
+        check(doc.clone(), json!([{"op": "move", "from": "/b", "path": path(70)}]), too_deep(0));
+        check(doc, json!([{"op": "move", "from": "/b", "path": path(50)}]), Ok(()));
+        // Each copy puts the document into itself: one level more.
+        let sink = vec![json!({"op": "copy", "from": "", "path": "/n"}); 200];
+        check(json!({}), Value::from(sink), too_deep(99));
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl Admission for Priority {
         let class = if named.is_empty() {
             global_default(core)
         } else {
-            let found = core.cached(&PRIORITY_CLASS, "", &named).map(|class| class.value());
+            let found = core.cached(&PRIORITY_CLASS, "", &named).and_then(|class| class.value().ok());
             Some(found.ok_or_else(|| refuse(&format!("no PriorityClass with name {named} was found")))?)
         };
         let (name, value, policy) = match &class {
@@ -56,6 +56,7 @@ impl Admission for Priority {
 /// The class marked as everyone's default; of several the lowest, as Kubernetes chooses.
 fn global_default(core: &Core) -> Option<Value> {
     let classes = core.stored_kind(&PRIORITY_CLASS).resource.snapshot();
-    let marked = classes.tree.values().map(|class| class.value()).filter(|class| bool_at(class, "globalDefault"));
+    let marked =
+        classes.tree.values().filter_map(|class| class.value().ok()).filter(|class| bool_at(class, "globalDefault"));
     marked.min_by_key(|class| i64_at(class, "value").unwrap_or(0))
 }

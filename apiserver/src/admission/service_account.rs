@@ -34,7 +34,7 @@ impl Admission for ServiceAccount {
             let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
             Status::forbidden("pods", attributes.name, &why)
         })?;
-        let account = account.value();
+        let account = account.value().map_err(Status::internal)?;
         if items(pod, "spec.imagePullSecrets").is_empty() && !items(&account, "imagePullSecrets").is_empty() {
             pod["spec"]["imagePullSecrets"] = account["imagePullSecrets"].clone();
         }

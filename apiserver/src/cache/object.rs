@@ -193,9 +193,9 @@ impl Object {
         out.extend_from_slice(FRAME_TAIL);
     }
 
-    pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.frame[self.body.clone()])
-            .expect("the header of these bytes was parsed as JSON before")
+    /// The header was read as JSON before; the rest may still be nested too deeply to be built.
+    pub fn value(&self) -> Result<Value, Unreadable> {
+        Ok(serde_json::from_slice(&self.frame[self.body.clone()])?)
     }
 
     /// Bytes of memory that this version holds, roughly.
@@ -211,9 +211,12 @@ impl Object {
         }
     }
 
-    /// Computes once per version. One kind uses one type.
+    /// Computes once per version, from null for what cannot be read. One kind uses one type.
     pub fn derived<T: Send + Sync + 'static>(&self, compute: impl FnOnce(&Value) -> T) -> &T {
-        self.derived.get_or_init(|| Box::new(compute(&self.value()))).downcast_ref().expect("one kind derives one type")
+        self.derived
+            .get_or_init(|| Box::new(compute(&self.value().unwrap_or_default())))
+            .downcast_ref()
+            .expect("one kind derives one type")
     }
 }
 
@@ -335,12 +338,20 @@ mod tests {
         ];
         for (stored, expect) in rows {
             let object = parse(stored);
-            assert_eq!(object.value(), expect);
+            assert_eq!(object.value().unwrap(), expect);
             assert_eq!(serde_json::from_slice::<Value>(&with_revision(stored.as_bytes(), 7).unwrap()).unwrap(), expect);
             assert_eq!(serde_json::from_slice::<Value>(object.metadata_json()).unwrap(), expect["metadata"]);
             let frame: Value = serde_json::from_slice(&object.frame(EventType::Added).unwrap()).unwrap();
             assert_eq!(frame, json!({"type": "ADDED", "object": expect}));
         }
+    }
+
+    #[test]
+    fn what_is_nested_too_deeply_is_an_error_and_no_panic() {
+        let deep = format!(r#"{{"metadata":{{"name":"x"}},"data":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        let object = parse(&deep);
+        assert!(object.value().is_err());
+        assert_eq!(*object.derived(Value::is_null), true);
     }
 
     #[test]
@@ -358,10 +369,10 @@ mod tests {
     fn a_deletion_carries_the_last_state_at_the_new_revision() {
         let gone = parse(r#"{"metadata":{"name":"x"},"data":{"a":"b"}}"#).reborn(12_345, EventType::Deleted);
         let expect = json!({"metadata":{"name":"x","resourceVersion":"12345"},"data":{"a":"b"}});
-        assert_eq!(gone.value(), expect);
+        assert_eq!(gone.value().unwrap(), expect);
         assert_eq!(serde_json::from_slice::<Value>(gone.metadata_json()).unwrap(), expect["metadata"]);
         assert!(gone.frame(EventType::Added).is_none());
         let again = gone.reborn(2, EventType::Modified);
-        assert_eq!(again.value()["metadata"]["resourceVersion"], "2");
+        assert_eq!(again.value().unwrap()["metadata"]["resourceVersion"], "2");
     }
 }

@@ -2,12 +2,17 @@
 //! the totals are computed when it is read and are never stored.
 
 use super::room::{self, PodUse};
+use crate::cache::{EventType, Object};
 use crate::core::Core;
+use crate::http::Outcome;
 use crate::kinds::value::str_at;
-use gantry_apimachinery::kinds::{NODE, POD};
+use crate::rest::stored::Stored;
+use gantry_apimachinery::kinds::{NODE, NODE_ALLOCATION, POD};
 use gantry_apimachinery::quantity::Quantity;
+use gantry_apimachinery::status::Status;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub fn fresh(name: &str, uid: &str, created: &str) -> Vec<u8> {
     let metadata = json!({"name": name, "uid": uid, "creationTimestamp": created});
@@ -23,10 +28,20 @@ pub fn bumped(current: &Value) -> Vec<u8> {
     next.to_string().into_bytes()
 }
 
+/// The same version with its totals, whole or for a table's row.
+pub fn totalled(core: &Core, object: &Object) -> Outcome<Arc<Object>> {
+    let mut value = Stored::from_cache(object)?.value;
+    with_totals(core, &mut value);
+    let bytes = serde_json::to_vec(&value).map_err(Status::internal)?;
+    let selectable = core.stored_kind(&NODE_ALLOCATION).resource.selectable;
+    let object = Object::parse(&bytes, object.revision, EventType::Added, selectable);
+    Ok(Arc::new(object.map_err(Status::internal)?))
+}
+
 /// Adds what the machine has and what its pods asked for.
-pub fn with_totals(core: &Core, allocation: &mut Value) {
+fn with_totals(core: &Core, allocation: &mut Value) {
     let name = str_at(allocation, "metadata.name").to_owned();
-    let node = core.cached(&NODE, "", &name).map(|node| node.value()).unwrap_or_default();
+    let node = core.cached(&NODE, "", &name).and_then(|node| node.value().ok()).unwrap_or_default();
     let pods = core.stored_kind(&POD).resource.on_node(&name);
     let mut requested: BTreeMap<String, Quantity> = BTreeMap::new();
     let mut count = 0;

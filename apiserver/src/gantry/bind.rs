@@ -176,7 +176,7 @@ pub async fn plain(core: &Core, bind: &Bind<'_>, now: Timestamp, dry_run: bool) 
 }
 
 fn does_not_fit(core: &Core, bind: &Bind<'_>, pod: &Value) -> Option<String> {
-    let node = core.cached(&NODE, "", bind.node)?.value();
+    let node = core.cached(&NODE, "", bind.node)?.value().ok()?;
     let others = core.stored_kind(&POD).resource.on_node(bind.node);
     let others = others.tree.values().map(|pod| pod.derived(PodUse::of));
     room::shortfall(&PodUse::of(pod), &node["status"]["allocatable"], others)

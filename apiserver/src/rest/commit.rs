@@ -6,7 +6,8 @@ use crate::core::store_failure;
 use crate::effects::Effects;
 use crate::http::Outcome;
 use bytes::Bytes;
-use gantry_apimachinery::status::Status;
+use gantry_apimachinery::depth::{MAX_DEPTH, depth};
+use gantry_apimachinery::status::{Reason, Status};
 use gantry_store::{Compare, CompareTarget, MAX_VALUE_BYTES, Op, OpReply, Revision, Txn};
 use serde_json::Value;
 
@@ -33,6 +34,10 @@ pub enum Verdict {
 /// Runs the transaction. Nothing is written unless everything is.
 pub async fn commit(call: &Call<'_>, step: Commit<'_>) -> Outcome<Verdict> {
     let bytes: Bytes = match step.object {
+        Some(object) if depth(object) > MAX_DEPTH => {
+            let text = format!("the object nests deeper than {MAX_DEPTH} levels");
+            return Err(Status::failure(Reason::Invalid, text, None).into());
+        }
         Some(object) => serde_json::to_vec(object).map_err(Status::internal)?.into(),
         None => Bytes::new(),
     };

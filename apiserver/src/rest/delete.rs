@@ -1,7 +1,7 @@
 //! Delete one object or a selection. Decides between deleting at once, gracefully, or waiting for finalizers.
 
 use super::call::Call;
-use super::commit::{Commit, MAX_TRIES, Verdict, commit};
+use super::commit::{Commit, MAX_TRIES, Verdict, commit, is_current};
 use super::stored::{Stored, Written};
 use super::update::ends_deletion;
 use crate::admission::{Attributes, Operation};
@@ -61,7 +61,18 @@ impl DeleteOptions {
             );
             return Err(Status::bad_request(text).into());
         }
+        if let Some(value) = options.dry_run.iter().find(|value| *value != "All") {
+            let text = format!("dryRun: Unsupported value: {value:?}: supported values: \"All\"");
+            return Err(Status::bad_request(text).into());
+        }
         Ok(options)
+    }
+
+    /// The call with these options' `dryRun` beside the query's.
+    pub fn with_dry_run<'b>(&self, call: &'b Call<'_>) -> Call<'b> {
+        let mut one = call.on(call.namespace, call.name);
+        one.options.dry_run |= !self.dry_run.is_empty();
+        one
     }
 
     fn finalizer(&self) -> Option<&'static str> {
@@ -80,7 +91,8 @@ impl DeleteOptions {
 
 pub async fn delete(call: &Call<'_>, options: &DeleteOptions) -> Outcome<Written> {
     let kind = call.kind();
-    let mut cached = call.served.resource.get(&call.path(call.name)).map(|object| Stored::from_cache(&object));
+    let mut cached =
+        call.served.resource.get(&call.path(call.name)).and_then(|object| Stored::from_cache(&object).ok());
     let mut fresh = None;
     for attempt in 0..MAX_TRIES {
         let from_cache = cached.is_some();
@@ -117,8 +129,7 @@ async fn attempt_once(call: &Call<'_>, options: &DeleteOptions, old: &Stored, at
     let key = call.kind().key(call.namespace, call.name);
     let deleted = ends_deletion(&new);
     if !deleted && new == old.value {
-        let bytes = serde_json::to_vec(&old.value).map_err(Status::internal)?.into();
-        return Ok(Attempt::Written(Written { bytes, revision: old.revision, created: false, deleted: false }));
+        return unchanged(call, key, old).await;
     }
     let effects =
         if deleted { effects::of_delete(call, &old.value, attempt).await? } else { effects::Effects::default() };
@@ -128,6 +139,17 @@ async fn attempt_once(call: &Call<'_>, options: &DeleteOptions, old: &Stored, at
             let last = if deleted { &old.value } else { &new };
             let bytes = serde_json::to_vec(last).map_err(Status::internal)?.into();
             Attempt::Written(Written { bytes, revision, created: false, deleted })
+        }
+        Verdict::Changed(now) => Attempt::Lost(now),
+    })
+}
+
+/// It is ending already as this delete asks: the answer, when the store still has this version.
+async fn unchanged(call: &Call<'_>, key: String, old: &Stored) -> Outcome<Attempt> {
+    Ok(match is_current(call, key, old.revision).await? {
+        Verdict::Done { .. } => {
+            let bytes = serde_json::to_vec(&old.value).map_err(Status::internal)?.into();
+            Attempt::Written(Written { bytes, revision: old.revision, created: false, deleted: false })
         }
         Verdict::Changed(now) => Attempt::Lost(now),
     })
@@ -144,16 +166,16 @@ fn mark(old: &Value, options: &DeleteOptions, grace: i64, now: Timestamp) -> Val
         new["metadata"]["finalizers"] = finalizers.into();
         super::meta::tidy(&mut new);
     }
-    let started = match (already, i64_at(old, "metadata.deletionGracePeriodSeconds")) {
-        (false, _) => now,
-        // A second delete may only shorten the time that is left.
-        (true, Some(before)) if grace < before => {
+    let ends = match (already, i64_at(old, "metadata.deletionGracePeriodSeconds")) {
+        (false, _) => now.add_secs(grace),
+        // A second delete may only shorten the time that is left, and only when it names one.
+        (true, Some(before)) if grace < before && options.grace_period_seconds.is_some() => {
             let ends = Timestamp::parse(str_at(old, "metadata.deletionTimestamp")).unwrap_or(now);
-            ends.add_secs(-before)
+            ends.add_secs(grace - before).max(now)
         }
         (true, _) => return new,
     };
-    new["metadata"]["deletionTimestamp"] = started.add_secs(grace).to_string().into();
+    new["metadata"]["deletionTimestamp"] = ends.to_string().into();
     new["metadata"]["deletionGracePeriodSeconds"] = grace.into();
     if !already && new["metadata"]["generation"].is_i64() {
         super::meta::bump_generation(&mut new);
@@ -197,4 +219,28 @@ pub async fn delete_collection(
         }
     }
     Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_second_delete_shortens_only_when_it_says_so() {
+        let now = Timestamp::parse("2026-01-01T00:00:20Z").unwrap();
+        // Marked at 00:00:00 with a minute of grace.
+        let old = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60}});
+        let check = |asked: Option<i64>, ends: &str, seconds: i64| {
+            let options = DeleteOptions { grace_period_seconds: asked, ..DeleteOptions::default() };
+            let new = mark(&old, &options, asked.unwrap_or(30), now);
+            let expect = json!({"deletionTimestamp": ends, "deletionGracePeriodSeconds": seconds});
+            assert_eq!(new["metadata"], expect, "{asked:?}");
+        };
+        check(None, "2026-01-01T00:01:00Z", 60);
+        check(Some(90), "2026-01-01T00:01:00Z", 60);
+        check(Some(30), "2026-01-01T00:00:30Z", 30);
+        // Its time would have been over before it was asked for.
+        check(Some(5), "2026-01-01T00:00:20Z", 5);
+    }
 }

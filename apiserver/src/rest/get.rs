@@ -13,14 +13,12 @@ use http::StatusCode;
 use std::sync::Arc;
 
 pub async fn get(call: &Call<'_>, query: &Query, writer: &Writer) -> Outcome<Response> {
-    let object = find(call, query).await?;
+    let mut object = find(call, query).await?;
     if call.kind().plural == "nodeallocations" {
         // Whatever moved the allocation to this version counts in its totals.
         let caught_up = call.served.group.wait_for(object.revision).await;
         caught_up.map_err(|behind| Status::timeout(&behind.to_string(), 1))?;
-        let mut value = object.value();
-        allocation::with_totals(call.core, &mut value);
-        return writer.value(StatusCode::OK, &value);
+        object = allocation::totalled(call.core, &object)?;
     }
     writer.respond(StatusCode::OK, writer.object(&call.served.resource, &object))
 }

@@ -18,7 +18,7 @@ use gantry_apimachinery::status::{Cause, Details, Reason, Status};
 use gantry_store::{RangeRequest, Revision, StoreError, prefix_end};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 
 /// Lists up to this size are one buffer; larger ones are sent as they are put together.
@@ -102,6 +102,12 @@ pub async fn list(call: &Call<'_>, query: &Query, selection: &Selection, writer:
             return Err(bad_match("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
         }
         (None, Some(version), Some("Exact")) => {
+            let revision =
+                version.parse().map_err(|_| Status::bad_request(format!("invalid resourceVersion {version:?}")))?;
+            from_store(call, selection, Some(revision), "", limit).await?
+        }
+        // As Kubernetes: a page of a named version is of exactly that version.
+        (None, Some(version), None) if limit > 0 && version != "0" => {
             let revision =
                 version.parse().map_err(|_| Status::bad_request(format!("invalid resourceVersion {version:?}")))?;
             from_store(call, selection, Some(revision), "", limit).await?
@@ -202,7 +208,7 @@ fn expired(revision: Option<u64>, start: &str) -> Status {
     status
 }
 
-fn answer(call: &Call<'_>, page: Page, writer: &Writer) -> Outcome<Response> {
+fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Response> {
     let resource = &call.served.resource;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(next) = &page.next {
@@ -211,8 +217,9 @@ fn answer(call: &Call<'_>, page: Page, writer: &Writer) -> Outcome<Response> {
     if let Some(remaining) = page.remaining {
         metadata["remainingItemCount"] = remaining.into();
     }
-    if resource.kind.plural == "nodeallocations" && writer.output.projection == Projection::Whole {
-        return with_totals(call, &page, &metadata, writer);
+    if resource.kind.plural == "nodeallocations" && writer.output.projection != Projection::Metadata {
+        let objects = page.objects.iter().map(|object| allocation::totalled(call.core, object));
+        page.objects = objects.collect::<Outcome<_>>()?;
     }
     let size: usize = page.objects.iter().map(|object| object.weight()).sum();
     let mut out = BytesMut::with_capacity(size.min(CHUNK) + 256);
@@ -237,22 +244,6 @@ fn answer(call: &Call<'_>, page: Page, writer: &Writer) -> Outcome<Response> {
         done: false,
     }));
     Ok(response)
-}
-
-fn with_totals(call: &Call<'_>, page: &Page, metadata: &Value, writer: &Writer) -> Outcome<Response> {
-    let items: Vec<Value> = page
-        .objects
-        .iter()
-        .map(|object| {
-            let mut value = object.value();
-            allocation::with_totals(call.core, &mut value);
-            value
-        })
-        .collect();
-    let kind = call.kind();
-    let list =
-        json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": metadata, "items": items});
-    writer.value(StatusCode::OK, &list)
 }
 
 /// A long list in pieces of about [`CHUNK`] bytes.

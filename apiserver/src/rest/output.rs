@@ -81,7 +81,7 @@ impl Writer {
     }
 
     fn row(&self, resource: &Resource, object: &Object, out: &mut BytesMut) {
-        let cells = Value::from(resource.strategy.row(&object.value(), self.now));
+        let cells = Value::from(resource.strategy.row(&object.value().unwrap_or_default(), self.now));
         out.extend_from_slice(format!("{{\"cells\":{cells}").as_bytes());
         match self.include {
             Include::None => {}

@@ -46,7 +46,7 @@ impl Patch {
         match self {
             Self::Json(operations) => json::apply(&mut new, operations).map_err(|error| {
                 let reason = match error {
-                    json::JsonPatchError::DoesNotApply { .. } => Reason::Invalid,
+                    json::JsonPatchError::DoesNotApply { .. } | json::JsonPatchError::TooDeep { .. } => Reason::Invalid,
                     json::JsonPatchError::TooManyOperations(_) => Reason::RequestEntityTooLarge,
                     _ => Reason::BadRequest,
                 };

@@ -22,12 +22,12 @@ impl Stored {
     }
 
     /// From a cached version, whose bytes carry the resource version.
-    pub fn from_cache(object: &crate::cache::Object) -> Self {
-        let mut value = object.value();
+    pub fn from_cache(object: &crate::cache::Object) -> Outcome<Self> {
+        let mut value = object.value().map_err(Status::internal)?;
         if let Some(meta) = value["metadata"].as_object_mut() {
             meta.remove("resourceVersion");
         }
-        Self { value, revision: object.revision }
+        Ok(Self { value, revision: object.revision })
     }
 
     /// The object with its resource version, as clients and patches see it.

@@ -21,7 +21,7 @@ pub type Transform<'a> = dyn Fn(&Value) -> Outcome<Value> + Send + Sync + 'a;
 /// a `metadata.resourceVersion` or `metadata.uid`; then only that version or that object is changed.
 pub async fn update(call: &Call<'_>, transform: &Transform<'_>) -> Outcome<Written> {
     let (kind, name) = (call.kind(), call.name);
-    let mut cached = call.served.resource.get(&call.path(name)).map(|object| Stored::from_cache(&object));
+    let mut cached = call.served.resource.get(&call.path(name)).and_then(|object| Stored::from_cache(&object).ok());
     let mut fresh = None;
     for attempt in 0..MAX_TRIES {
         let from_cache = cached.is_some();
@@ -132,10 +132,9 @@ fn preconditions(call: &Call<'_>, new: &Value, old: &Stored) -> Outcome<()> {
     Ok(())
 }
 
-/// A status write changes the status, and labels and annotations where agents report through them; any other write leaves the
+/// A status write changes the status, labels and annotations, as Kubernetes' status strategies do; any other write leaves the
 /// status alone.
 fn settle_parts(call: &Call<'_>, new: &mut Value, old: &Value) {
-    const REPORT_IN_METADATA: [&str; 2] = ["pods", "nodes"];
     if call.subresource == Some("status") {
         let status = remove(new, "status");
         let metadata = new["metadata"].take();
@@ -143,13 +142,11 @@ fn settle_parts(call: &Call<'_>, new: &mut Value, old: &Value) {
         if let Some(status) = status {
             new["status"] = status;
         }
-        if REPORT_IN_METADATA.contains(&call.kind().plural) {
-            for field in ["labels", "annotations"] {
-                match metadata.get(field) {
-                    Some(value) => new["metadata"][field] = value.clone(),
-                    None => {
-                        remove(&mut new["metadata"], field);
-                    }
+        for field in ["labels", "annotations"] {
+            match metadata.get(field) {
+                Some(value) => new["metadata"][field] = value.clone(),
+                None => {
+                    remove(&mut new["metadata"], field);
                 }
             }
         }

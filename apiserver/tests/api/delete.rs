@@ -1,7 +1,17 @@
 //! Deletion: at once, by finalizers, by policy, by preconditions, in collections.
 
 use crate::harness::{Api, CONFIG_MAPS, MERGE, names};
-use serde_json::json;
+use serde_json::{Value, json};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A pod on a machine, so that its deletion takes time.
+async fn bound_pod(api: &Api, name: &str) -> Value {
+    api.post("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "default"}})).await;
+    api.get("/api/v1/serviceaccounts").await.ok();
+    let spec = json!({"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]});
+    api.post(PODS, &json!({"metadata": {"name": name}, "spec": spec})).await.ok()
+}
 
 #[tokio::test]
 async fn a_plain_delete_answers_status() {
@@ -72,4 +82,35 @@ async fn a_collection_is_deleted_by_selection() {
     assert_eq!(names(&api.get(CONFIG_MAPS).await.ok()), ["b"]);
     api.delete(CONFIG_MAPS, &json!(null)).await.ok();
     assert!(names(&api.get(CONFIG_MAPS).await.ok()).is_empty());
+}
+
+#[tokio::test]
+async fn an_eviction_obeys_its_own_options_and_names_its_pod() {
+    let api = Api::new().await;
+    bound_pod(&api, "p").await;
+    let path = format!("{PODS}/p/eviction");
+    let evict = |name: &str, options: Value| {
+        let kind = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+        let mut body = kind;
+        body["deleteOptions"] = options;
+        body
+    };
+    assert_eq!(api.post(&path, &evict("other", json!({}))).await.code, 400);
+    assert_eq!(api.post(&path, &evict("p", json!({"dryRun": ["Some"]}))).await.code, 400);
+    assert_eq!(api.post(&path, &evict("p", json!({"dryRun": ["All"]}))).await.code, 201);
+    let kept = api.get(&format!("{PODS}/p")).await.ok();
+    assert_eq!(kept["metadata"].get("deletionTimestamp"), None);
+    assert_eq!(api.post(&path, &evict("p", json!({}))).await.code, 201);
+    assert!(api.get(&format!("{PODS}/p")).await.ok()["metadata"]["deletionTimestamp"].is_string());
+}
+
+#[tokio::test]
+async fn a_second_delete_does_not_shorten_the_first() {
+    let api = Api::new().await;
+    bound_pod(&api, "p").await;
+    let path = format!("{PODS}/p");
+    let first = api.delete(&path, &json!({"gracePeriodSeconds": 300})).await.ok();
+    assert_eq!(api.delete(&path, &json!(null)).await.ok()["metadata"], first["metadata"]);
+    let shorter = api.delete(&path, &json!({"gracePeriodSeconds": 5})).await.ok();
+    assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 5);
 }

@@ -125,3 +125,16 @@ async fn versions_choose_how_fresh_a_list_is() {
     assert_eq!(future.body["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
     assert!(future.headers.contains_key("retry-after"));
 }
+
+#[tokio::test]
+async fn a_page_of_a_named_version_is_of_exactly_that_version() {
+    let api = Api::new().await;
+    api.config_map("a", json!({})).await;
+    let then = revision(&api.config_map("b", json!({})).await);
+    api.config_map("aa", json!({})).await;
+    let page = api.get(&format!("{CONFIG_MAPS}?limit=2&resourceVersion={then}")).await.ok();
+    assert_eq!((names(&page), revision(&page)), (vec!["a", "b"], then));
+    // Without a limit any later version will do.
+    let list = api.get(&format!("{CONFIG_MAPS}?resourceVersion={then}")).await.ok();
+    assert_eq!(names(&list), ["a", "aa", "b"]);
+}

@@ -158,3 +158,22 @@ async fn a_twin_serves_the_same() {
     let changed = twin.put(&format!("{CONFIG_MAPS}/a"), &changed).await.ok();
     assert_eq!(api.get(&format!("{CONFIG_MAPS}/a")).await.ok(), changed);
 }
+
+#[tokio::test]
+async fn a_status_write_takes_labels_and_annotations_and_nothing_else() {
+    let api = Api::new().await;
+    let path = "/api/v1/namespaces/a";
+    let made = api.post("/api/v1/namespaces", &json!({"metadata": {"name": "a"}})).await.ok();
+    let patch = json!({
+        "metadata": {"annotations": {"x": "y"}, "labels": {"l": "m"}, "finalizers": ["x.io/y"], "ownerReferences": [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}]},
+        "spec": {"finalizers": ["x.io/z"]}, "status": {"conditions": [{"type": "T", "status": "True"}]},
+    });
+    let new = api.patch("application/merge-patch+json", &format!("{path}/status"), &patch).await.ok();
+    assert_eq!((&new["metadata"]["annotations"]["x"], &new["metadata"]["labels"]["l"]), (&json!("y"), &json!("m")));
+    assert_eq!(new["status"]["conditions"][0]["type"], "T");
+    assert_eq!(new["spec"], made["spec"]);
+    for kept in ["finalizers", "ownerReferences", "uid", "creationTimestamp"] {
+        assert_eq!(new["metadata"].get(kept), made["metadata"].get(kept), "{kept}");
+    }
+}

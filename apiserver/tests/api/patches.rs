@@ -128,3 +128,19 @@ async fn scale_reads_and_writes_replicas_alone() {
     assert_eq!(now["metadata"]["generation"], 3);
     assert_eq!(api.patch(MERGE, &format!("{sets}/r/scale"), &json!({"spec": {"replicas": -1}})).await.code, 422);
 }
+
+#[tokio::test]
+async fn what_nests_too_deeply_is_refused_through_every_door() {
+    let api = Api::new().await;
+    let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let body = |levels: usize| {
+        let data = (0..levels).fold(json!({}), |inner, _| json!({ "a": inner }));
+        json!({"metadata": {"name": "r"}, "revision": 1, "data": data})
+    };
+    let refused = api.post(path, &body(110)).await;
+    assert_eq!(refused.failure(), "422 Invalid the object nests deeper than 100 levels");
+    api.post(path, &body(50)).await.ok();
+    let grow = vec![json!({"op": "copy", "from": "/data", "path": format!("/data{}/b", "/a".repeat(40))}); 3];
+    let refused = api.patch(JSON_PATCH, &format!("{path}/r"), &Value::from(grow)).await;
+    assert_eq!((refused.code, &refused.body["reason"]), (422, &json!("Invalid")), "{}", refused.text);
+}

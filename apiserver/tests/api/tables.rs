@@ -60,3 +60,26 @@ async fn yaml_is_the_same_object() {
             .unwrap();
     assert_eq!(back.object, made);
 }
+
+#[tokio::test]
+async fn allocations_print_their_totals() {
+    let api = Api::new().await;
+    api.post("/api/v1/nodes", &json!({"metadata": {"name": "n1"}})).await.ok();
+    api.post("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "default"}})).await;
+    api.get("/api/v1/serviceaccounts").await.ok();
+    let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": "250m", "memory": "1Gi"}}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": [container]}});
+    api.post("/api/v1/namespaces/default/pods", &pod).await.ok();
+    api.get("/api/v1/pods").await.ok();
+    let path = "/apis/gantry.dev/v1/nodeallocations";
+    for path in [path.to_owned(), format!("{path}/n1")] {
+        let table = api.get_as(&path, TABLE).await.ok();
+        assert_eq!(
+            table["rows"][0]["cells"].as_array().unwrap()[..4],
+            [json!("n1"), json!(1), json!("250m"), json!("1Gi")]
+        );
+    }
+    let whole = api.get(path).await.ok();
+    assert_eq!(whole["items"][0]["status"]["pods"], 1);
+    assert_eq!(api.get(&format!("{path}/n1")).await.ok()["status"]["requested"]["cpu"], "250m");
+}

@@ -21,11 +21,11 @@ impl Strategy for NodeAllocation {
     }
 
     fn row(&self, object: &Value, now: Timestamp) -> Vec<Value> {
-        let requested = |name: &str| object["requested"].get(name).cloned().unwrap_or_else(|| "0".into());
-        let count = |field: &str| i64_at(object, field).unwrap_or(0).into();
+        let requested = |name: &str| object["status"]["requested"].get(name).cloned().unwrap_or_else(|| "0".into());
+        let count = |path: &str| i64_at(object, path).unwrap_or(0).into();
         vec![
             columns::name(object),
-            count("pods"),
+            count("status.pods"),
             requested("cpu"),
             requested("memory"),
             count("writes"),
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_row_shows_totals() {
-        let object = json!({"pods": 3, "requested": {"cpu": "1500m"}, "writes": 9});
+        let object = json!({"status": {"pods": 3, "requested": {"cpu": "1500m"}}, "writes": 9});
         assert_eq!(row(&NodeAllocation, &object), json!(["x", 3, "1500m", "0", 9, "5s"]));
     }
 }
