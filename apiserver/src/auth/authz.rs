@@ -1,9 +1,8 @@
 //! Authorisation: what an identity may do. Decides by a static table, default deny, until RBAC objects take its place behind the
 //! same trait.
 
-use super::UserInfo;
+use super::{UserInfo, node};
 use crate::core::Core;
-use gantry_apimachinery::kinds::POD;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,6 +13,7 @@ pub struct Attributes<'a> {
     pub resource: &'a str,
     pub subresource: &'a str,
     pub namespace: &'a str,
+    /// Also the one name that a list or watch is limited to.
     pub name: &'a str,
     /// For paths that are not resources.
     pub path: Option<&'a str>,
@@ -35,7 +35,7 @@ pub trait Authorizer: Send + Sync {
 /// The built-in identities' needs, in code.
 pub struct StaticAuthorizer;
 
-const READ: [&str; 3] = ["get", "list", "watch"];
+pub(super) const READ: [&str; 3] = ["get", "list", "watch"];
 /// Open to everyone who is somebody.
 const OPEN_PATHS: [&str; 8] =
     ["/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz", "/.well-known/openid-configuration"];
@@ -48,7 +48,7 @@ impl Authorizer for StaticAuthorizer {
             || match user.username.as_str() {
                 "system:kube-scheduler" => scheduler(what),
                 "system:kube-controller-manager" => controllers(what),
-                _ if user.node_name().is_some() => node(core, user.node_name().unwrap_or(""), what),
+                _ if user.node_name().is_some() => node::allows(core, user.node_name().unwrap_or(""), what),
                 _ if user.in_group("system:node-proxiers") => node_proxy(what),
                 _ => false,
             };
@@ -125,46 +125,4 @@ fn controllers(what: &Attributes<'_>) -> bool {
 fn node_proxy(what: &Attributes<'_>) -> bool {
     const READABLE: [&str; 5] = ["services", "endpointslices", "endpoints", "nodes", "namespaces"];
     (reads(what) && READABLE.contains(&what.resource)) || event_or_lease(what)
-}
-
-/// An agent sees and writes its own machine and the pods on it, and reads what those pods may mount.
-fn node(core: &Core, name: &str, what: &Attributes<'_>) -> bool {
-    const READABLE: [&str; 10] = [
-        "configmaps",
-        "secrets",
-        "services",
-        "endpointslices",
-        "endpoints",
-        "namespaces",
-        "serviceaccounts",
-        "priorityclasses",
-        "runtimeclasses",
-        "nodes",
-    ];
-    match (what.group, what.resource, what.subresource, what.verb) {
-        ("", "nodes", "", "create") => what.name.is_empty() || what.name == name,
-        ("", "nodes", "" | "status", "patch" | "update" | "get") => what.name == name,
-        ("", "pods", "", "list" | "watch") => what.node_selector == Some(name),
-        ("", "pods", "", "create") => true,
-        ("", "pods", "" | "status", "get" | "patch" | "update" | "delete") => {
-            let pod = core.cached(&POD, what.namespace, what.name);
-            // A pod that is gone answers 404, not 403: the agent must learn that it is gone.
-            pod.is_none_or(|pod| pod_node(core, &pod) == Some(name))
-        }
-        ("", "serviceaccounts", "token", "create") => true,
-        ("authentication.k8s.io", "tokenreviews", "", "create") => true,
-        ("authorization.k8s.io", "subjectaccessreviews", "", "create") => true,
-        ("coordination.k8s.io", "leases", "", "create") => what.namespace == "kube-node-lease",
-        ("coordination.k8s.io", "leases", "", _) => what.namespace == "kube-node-lease" && what.name == name,
-        ("gantry.dev", _, "", verb) => READ.contains(&verb),
-        (_, "events", "", "create" | "patch" | "update") => true,
-        (_, resource, "", verb) => READ.contains(&verb) && READABLE.contains(&resource),
-        _ => false,
-    }
-}
-
-/// The machine that a cached pod is bound to, read from its selectable field.
-fn pod_node<'a>(core: &Core, pod: &'a crate::cache::Object) -> Option<&'a str> {
-    let at = core.stored_kind(&POD).resource.selectable.iter().position(|field| field.path == "spec.nodeName")?;
-    pod.fields.get(at).map(|node| &**node)
 }

@@ -2,6 +2,7 @@
 
 pub mod authn;
 pub mod authz;
+mod node;
 pub mod tokens;
 
 use std::collections::BTreeMap;

@@ -39,7 +39,9 @@ pub async fn request(call: &Call<'_>, mut body: Value) -> Outcome<Value> {
         },
         ..Bound::default()
     };
-    bind(call, &body["spec"]["boundObjectRef"], &mut bound).await?;
+    let reference = &body["spec"]["boundObjectRef"];
+    of_a_pod(call, reference)?;
+    bind(call, reference, &mut bound).await?;
     let now = call.now.secs();
     let claims = Claims {
         iss: call.core.tokens.issuer.clone(),
@@ -60,6 +62,17 @@ pub async fn request(call: &Call<'_>, mut body: Value) -> Outcome<Value> {
     body["spec"]["expirationSeconds"] = seconds.into();
     body["status"] = json!({"token": token, "expirationTimestamp": call.now.add_secs(seconds).to_string()});
     Ok(body)
+}
+
+/// A machine's agent gets tokens for its pods only.
+fn of_a_pod(call: &Call<'_>, reference: &Value) -> Outcome<()> {
+    let Some(node) = call.user.node_name() else { return Ok(()) };
+    let why = match (str_at(reference, "kind"), str_at(reference, "uid")) {
+        ("Pod", "") => format!("node {node:?} requested a token bound to a pod without its uid"),
+        ("Pod", _) => return Ok(()),
+        _ => format!("node {node:?} requested a token that is not bound to a pod"),
+    };
+    Err(Status::forbidden("serviceaccounts", call.name, &why).into())
 }
 
 async fn bind(call: &Call<'_>, reference: &Value, bound: &mut Bound) -> Outcome<()> {
@@ -94,6 +107,10 @@ async fn bind(call: &Call<'_>, reference: &Value, bound: &mut Bound) -> Outcome<
                 return Err(Status::bad_request(why).into());
             }
             let node = str_at(&found, "spec.nodeName");
+            if call.user.node_name().is_some_and(|agent| agent != node) {
+                let why = format!("the pod {name:?} does not run on the machine that asks for its token");
+                return Err(Status::forbidden("serviceaccounts", call.name, &why).into());
+            }
             if let Some(node) = call.core.cached(&NODE, "", node) {
                 bound.node = Some(Reference { name: node.name.to_string(), uid: node.uid.to_string() });
             }

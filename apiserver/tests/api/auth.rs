@@ -23,7 +23,8 @@ async fn identities_get_what_they_need_and_nothing_else() {
         (&node, Method::GET, "/api/v1/pods", false),
         (&node, Method::GET, "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1", true),
         (&node, Method::GET, "/api/v1/pods?fieldSelector=spec.nodeName%3Dn2", false),
-        (&node, Method::GET, CONFIG_MAPS, true),
+        (&node, Method::GET, CONFIG_MAPS, false),
+        (&node, Method::GET, "/api/v1/pods?fieldSelector=metadata.name!%3Da%5C,spec.nodeName%3Dn1", false),
         (&node, Method::POST, CONFIG_MAPS, false),
         (&node, Method::GET, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n2", false),
         (&proxy, Method::GET, "/api/v1/services", true),
@@ -62,6 +63,70 @@ async fn nobody_sees_only_health() {
     }
     for path in ["/api", "/version", "/metrics", CONFIG_MAPS, "/openid/v1/jwks", "/healthzz"] {
         assert_eq!(nobody.get(path).await.failure(), "401 Unauthorized Unauthorized", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_reads_only_what_its_pods_refer_to() {
+    let api = Api::new().await;
+    const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+    for name in ["mine", "pull", "other"] {
+        api.post(SECRETS, &json!({"metadata": {"name": name}})).await.ok();
+    }
+    api.config_map("mine", json!({})).await;
+    api.config_map("other", json!({})).await;
+    for account in ["x", "y"] {
+        let body = json!({"metadata": {"name": account}, "imagePullSecrets": [{"name": "pull"}]});
+        api.post(ACCOUNTS, &body).await.ok();
+    }
+    api.get("/api/v1/serviceaccounts").await.ok();
+    let pod = |name: &str, node: &str, account: &str, volumes: Value| {
+        let containers = json!([{"name": "c", "image": "i"}]);
+        let spec =
+            json!({"nodeName": node, "serviceAccountName": account, "containers": containers, "volumes": volumes});
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let pods = "/api/v1/namespaces/default/pods";
+    let volumes = json!([
+        {"name": "a", "secret": {"secretName": "mine"}}, {"name": "b", "configMap": {"name": "mine"}},
+    ]);
+    let here = api.post(pods, &pod("here", "n1", "x", volumes)).await.ok();
+    let there = api.post(pods, &pod("there", "n2", "x", json!([]))).await.ok();
+    api.get("/api/v1/pods").await.ok();
+    let node = api.as_user("system:node:n1", &["system:nodes"]);
+    let rows = [
+        (format!("{SECRETS}/mine"), 200),
+        (format!("{SECRETS}/pull"), 200),
+        (format!("{SECRETS}/other"), 403),
+        (format!("{CONFIG_MAPS}/mine"), 200),
+        (format!("{CONFIG_MAPS}/other"), 403),
+        (SECRETS.to_owned(), 403),
+        (format!("{SECRETS}?fieldSelector=metadata.name%3Dmine"), 200),
+        (format!("{SECRETS}?fieldSelector=metadata.name!%3Dmine"), 403),
+        (format!("{SECRETS}?fieldSelector=metadata.name%3Dother"), 403),
+        ("/api/v1/secrets?fieldSelector=metadata.name%3Dmine".to_owned(), 403),
+        ("/api/v1/namespaces/kube-system/secrets/mine".to_owned(), 403),
+    ];
+    for (path, code) in rows {
+        assert_eq!(node.get(&path).await.code, code, "{path}");
+    }
+    let mut watch = node.watch(&format!("{SECRETS}?watch=1&fieldSelector=metadata.name%3Dmine")).await;
+    assert_eq!(watch.brief().await, "ADDED mine");
+
+    let bound = |pod: &Value| {
+        let metadata = &pod["metadata"];
+        json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}})
+    };
+    let unidentified = json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "here"}});
+    let rows = [
+        ("x", bound(&here), 201),
+        ("x", json!({}), 403),
+        ("x", unidentified, 403),
+        ("x", bound(&there), 403),
+        ("y", bound(&there), 403),
+    ];
+    for (account, spec, code) in rows {
+        assert_eq!(token(&node, account, spec.clone()).await.code, code, "{account} {spec}");
     }
 }
 
