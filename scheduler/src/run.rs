@@ -63,12 +63,17 @@ pub fn run(
     Box::pin(run_here(config, client, cancel))
 }
 
+/// As Kubernetes names the lease of its own scheduler; another one has its own.
+fn lease_name(scheduler: &str) -> &str {
+    if scheduler == "default-scheduler" { "kube-scheduler" } else { scheduler }
+}
+
 async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
     let numbers = Numbers::register(&config.metrics);
     if !config.leader_election {
         return lead(&config, &numbers, client, cancel).await;
     }
-    let lease = ("kube-system", config.scheduler_name.clone());
+    let lease = ("kube-system", lease_name(&config.scheduler_name));
     let (config, numbers) = (&config, &numbers);
     let task = |token: CancellationToken| {
         let client = client.clone();
@@ -78,7 +83,7 @@ async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> 
             }
         }
     };
-    leader::run(client.clone(), lease.0, &lease.1, &config.identity, cancel, task).await;
+    leader::run(client.clone(), lease.0, lease.1, &config.identity, cancel, task).await;
     Ok(())
 }
 

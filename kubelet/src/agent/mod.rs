@@ -199,21 +199,21 @@ impl Agent {
 
     fn desired(&mut self, pod: Arc<Pod>) {
         let uid = pod.uid().to_owned();
-        if !self.pods.contains_key(&uid) {
+        let entry = self.pods.entry(uid.clone()).or_insert_with(|| {
             let state = State::new(pod.clone(), self.facts.clone());
             let place = Arc::new(Place::new(self.shared.config.pod_dir(&uid)));
-            self.pods.insert(uid.clone(), Entry { state, place });
-        }
-        self.save(&pod, None);
+            Entry { state, place }
+        });
+        // What was told last, which the API's copy may be behind.
+        let told = entry.state.reported.clone();
+        self.save(&pod, &told);
         self.step(&uid, Event::Desired(pod));
     }
 
     /// The checkpoint holds the status too: after a restart a ready container stays ready.
-    fn save(&self, pod: &Arc<Pod>, status: Option<&crate::api::PodStatus>) {
+    fn save(&self, pod: &Arc<Pod>, status: &crate::api::PodStatus) {
         let mut pod = Pod::clone(pod);
-        if let Some(status) = status {
-            pod.status = status.clone();
-        }
+        pod.status = status.clone();
         if let Err(e) = self.shared.checkpoints.save_pod(&pod) {
             tracing::error!(pod = %pod.label(), error = %e, "the pod's checkpoint could not be written");
         }
@@ -233,7 +233,7 @@ impl Agent {
         let pod = entry.state.pod.clone();
         match effect {
             Effect::Status(status) => {
-                self.save(&pod, Some(&status));
+                self.save(&pod, &status);
                 self.shared.reporter.report(pod, &status);
             }
             Effect::Forget => {

@@ -167,6 +167,17 @@ struct Verdict {
     message: Option<String>,
 }
 
+/// Whether somebody else changed a condition after it was told, as the node lifecycle controller does to the pods of a
+/// machine that fell silent. An older report of this agent's own that comes back is no such change. The API keeps seconds.
+pub fn overruled(told: &PodStatus, api: &PodStatus) -> bool {
+    let second = |condition: &PodCondition| condition.last_transition_time.map(|at| at.micros() / 1_000_000);
+    let changed = |theirs: &PodCondition| {
+        let ours = told.condition(&theirs.kind);
+        ours.is_some_and(|ours| theirs.status != ours.status && second(theirs) >= second(ours))
+    };
+    api.conditions.iter().any(changed)
+}
+
 fn verdict(kind: &'static str, failed: Option<(&str, String)>) -> Verdict {
     let (reason, message) = failed.map(|(r, m)| (r.to_owned(), m)).unzip();
     Verdict { kind, status: reason.is_none(), reason, message: message.filter(|m| !m.is_empty()) }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::event::{Effect, Event, Hook, ImageOutcome, Level, Outcome, ProbeKind, StartFailure};
 use super::state::{Look, Phase, Progress, Sandbox, State, Stop, Waiting, Why};
 use super::{Now, drive, observe, probes, settle, status, stop};
-use crate::api::Pod;
 use crate::api::status::Terminated;
+use crate::api::{Pod, PodStatus};
 use crate::runtime::{ContainerSeen, RunState, RuntimeError, SandboxSeen};
 
 /// Collects effects, and the earliest moment at which the machine wants to look again.
@@ -32,24 +32,34 @@ impl Out {
 pub fn step(s: &mut State, now: Now, event: Event) -> Vec<Effect> {
     let mut out = Out::default();
     s.start_time.get_or_insert(now.wall);
-    let looked = s.looked;
+    // After a restart the last report may not have reached the API; and a report that was overruled holds again.
+    let overruled = matches!(&event, Event::Desired(pod) if status::overruled(&s.reported, &pod.status));
+    let anyway = !s.looked || overruled;
+    let untold_end = s.frozen && matches!(&event, Event::Desired(pod) if !pod.status.is_final());
     absorb(s, now, event, &mut out);
     settle::settle(s, now, &mut out);
     if s.looked && !s.frozen {
-        report(s, now, !looked, &mut out);
+        report(s, now, anyway, &mut out);
+    }
+    if untold_end {
+        tell_status(s.reported.clone(), &mut out);
     }
     s.wake_ms = out.wake_ms;
     out.effects
 }
 
-/// Tells the status that is new. After a restart it is told in any case: the last one may not have reached the API.
+/// Tells the status that is new, or any.
 fn report(s: &mut State, now: Now, anyway: bool, out: &mut Out) {
     let status = status::of(s, now);
     if status == s.reported && !anyway {
         return;
     }
     s.reported = status.clone();
-    // Before `Delete` and `Forget`, after everything that caused it.
+    tell_status(status, out);
+}
+
+/// Before `Delete` and `Forget`, after everything that caused it.
+fn tell_status(status: PodStatus, out: &mut Out) {
     let at = out.effects.iter().position(|e| matches!(e, Effect::Delete | Effect::Forget));
     out.effects.insert(at.unwrap_or(out.effects.len()), Effect::Status(Box::new(status)));
 }

@@ -487,6 +487,26 @@ fn a_restarted_agent_says_nothing_before_it_has_looked() {
 }
 
 #[test]
+fn a_report_that_was_overruled_is_told_again() {
+    let mut b = Bench::running(one());
+    let told = b.s.reported.clone();
+    let mut api = |b: &mut Bench, status: &str, after_ms: i64| {
+        let mut pod = (*b.s.pod).clone();
+        pod.status = told.clone();
+        for condition in pod.status.conditions.iter_mut().filter(|condition| condition.kind == "Ready") {
+            let at = condition.last_transition_time.map_or(0, |at| at.micros() / 1_000);
+            condition.status = status.to_owned();
+            condition.last_transition_time = Some(Timestamp::from_millis(at + after_ms));
+        }
+        b.raw(Event::Desired(Arc::new(pod)))
+    };
+    // The machine was silent, so its pods were marked; now the agent sees that.
+    assert_eq!(api(&mut b, "False", 40_000), [Effect::Status(Box::new(told.clone()))]);
+    assert_eq!(api(&mut b, "True", 0), [], "the same");
+    assert_eq!(api(&mut b, "False", -40_000), [], "an older report of its own comes back");
+}
+
+#[test]
 fn a_pod_that_nobody_reported_is_reported_at_once() {
     let mut b = Bench::new(one());
     let effects = b.raw(Event::Tick);
@@ -587,6 +607,19 @@ fn what_the_store_lost_is_stopped_without_a_word_to_it() {
     assert_eq!(b.send(Event::Removed(Ok(()))), ["tear-down"]);
     assert_eq!(b.send(Event::TornDown(Ok(()))), ["forget"]);
     assert_eq!(b.later(5_000), Vec::<String>::new());
+}
+
+#[test]
+fn an_end_that_the_api_never_learned_of_is_told() {
+    let pod =
+        json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": one(), "status": {"phase": "Failed"}});
+    let mut b = Bench::new(one());
+    let api = b.s.pod.clone();
+    // From the checkpoint.
+    b.s = State::new(Arc::new(serde_json::from_value(pod).unwrap()), b.s.facts.clone());
+    let told = b.s.reported.clone();
+    assert_eq!(b.raw(Event::Desired(api)), [Effect::Look, Effect::Status(Box::new(told.clone()))]);
+    assert_eq!(told.phase, "Failed");
 }
 
 #[test]
