@@ -1,6 +1,7 @@
 //! Deletion: at once, by finalizers, by policy, by preconditions, in collections.
 
 use crate::harness::{Api, CONFIG_MAPS, MERGE, names};
+use gantry_store::{Op, Txn};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -113,4 +114,18 @@ async fn a_second_delete_does_not_shorten_the_first() {
     assert_eq!(api.delete(&path, &json!(null)).await.ok()["metadata"], first["metadata"]);
     let shorter = api.delete(&path, &json!({"gracePeriodSeconds": 5})).await.ok();
     assert_eq!(shorter["metadata"]["deletionGracePeriodSeconds"], 5);
+}
+
+#[tokio::test]
+async fn a_delete_that_changes_nothing_asks_the_store_first() {
+    let api = Api::new().await;
+    bound_pod(&api, "p").await;
+    let path = format!("{PODS}/p");
+    api.delete(&path, &json!({"gracePeriodSeconds": 300})).await.ok();
+    let list = api.get(PODS).await.ok();
+    assert!(list["items"][0]["metadata"]["deletionTimestamp"].is_string(), "the cache has the ending pod");
+    // Gone behind the cache's back: on this one thread the feed does not run before the next request is answered.
+    let gone = Op::Delete { key: "/registry/pods/default/p".into() };
+    api.stores.state.txn(Txn { success: vec![gone], ..Txn::default() }).await.unwrap();
+    assert_eq!(api.delete(&path, &json!(null)).await.code, 404);
 }

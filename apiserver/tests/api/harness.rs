@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use gantry_apiserver::{ApiServer, Config, Stores, UserInfo};
-use gantry_store::MemStore;
+use gantry_store::{MemStore, Store};
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -80,6 +80,15 @@ impl Api {
         change(&mut config);
         let store = || Arc::new(MemStore::new());
         Self::over(config, Stores { state: store(), leases: store(), events: store() }).await
+    }
+
+    /// Over that store of the state group.
+    pub async fn over_state(state: Arc<dyn Store>) -> Self {
+        let key = key_pair();
+        let (token_private_key, token_public_key) = (key.serialize_pem(), key.public_key_pem());
+        let config = Config { token_private_key, token_public_key, ..Config::default() };
+        let store = || Arc::new(MemStore::new());
+        Self::over(config, Stores { state, leases: store(), events: store() }).await
     }
 
     async fn over(config: Config, stores: Stores) -> Self {

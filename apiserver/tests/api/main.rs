@@ -12,6 +12,7 @@ mod harness;
 mod lists;
 mod objects;
 mod patches;
+mod patience;
 mod tables;
 mod watches;
 mod wire;

@@ -1,0 +1,70 @@
+//! How long anything may take: bodies that do not come, stores that do not answer.
+
+use crate::harness::{Api, CONFIG_MAPS};
+use bytes::Bytes;
+use futures::FutureExt;
+use gantry_store::{
+    MemStore, RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest,
+};
+use http::Request;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use serde_json::json;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tower::Service;
+
+#[tokio::test]
+async fn a_slow_body_holds_nobodys_seat() {
+    let api = Api::new().await.as_user("system:kube-controller-manager", &[]);
+    let mut service = api.server.in_process(api.user.clone());
+    let body = StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+    let request = Request::post(CONFIG_MAPS).header("content-type", "application/json").body(body).unwrap();
+    let mut answer = service.call(request);
+    assert!((&mut answer).now_or_never().is_none(), "it waits for its body");
+    assert!(api.server.core().fairness.load().iter().all(|(_, executing, _)| *executing == 0));
+}
+
+/// A store that at some point stops answering writes.
+#[derive(Default)]
+struct Stalls {
+    inner: MemStore,
+    stalled: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Store for Stalls {
+    async fn txn(&self, txn: Txn) -> Result<TxnReply, StoreError> {
+        if self.stalled.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        self.inner.txn(txn).await
+    }
+    async fn txn_batch(&self, txns: Vec<Txn>) -> Result<Vec<Result<TxnReply, StoreError>>, StoreError> {
+        self.inner.txn_batch(txns).await
+    }
+    async fn range(&self, request: RangeRequest) -> Result<RangeReply, StoreError> {
+        self.inner.range(request).await
+    }
+    async fn watch(&self, request: WatchRequest) -> Result<Watch, StoreError> {
+        self.inner.watch(request).await
+    }
+    async fn read_revision(&self) -> Result<Revision, StoreError> {
+        self.inner.read_revision().await
+    }
+    async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
+        self.inner.compact(revision).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_store_never_answers_ends() {
+    let store = Arc::new(Stalls::default());
+    let api = Api::over_state(store.clone()).await;
+    let body = json!({"metadata": {"name": "a"}});
+    api.post(CONFIG_MAPS, &body).await.ok();
+    store.stalled.store(true, Ordering::Relaxed);
+    let late = api.post(CONFIG_MAPS, &json!({"metadata": {"name": "b"}})).await;
+    assert_eq!(late.failure(), "504 Timeout Timeout: request did not complete within the allotted timeout");
+}
