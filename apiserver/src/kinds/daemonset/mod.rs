@@ -74,6 +74,10 @@ impl Strategy for DaemonSet {
         }
     }
 
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        workload::warnings(new, old)
+    }
+
     fn columns(&self) -> &'static [Column] {
         COLUMNS
     }

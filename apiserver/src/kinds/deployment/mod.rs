@@ -59,6 +59,10 @@ impl Strategy for Deployment {
         strategy(spec, errors);
     }
 
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        workload::warnings(new, old)
+    }
+
     fn columns(&self) -> &'static [Column] {
         COLUMNS
     }

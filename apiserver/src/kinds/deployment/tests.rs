@@ -1,6 +1,6 @@
 //! Rolling strategies, and the opt-in to at most one pod.
 
-use super::Deployment;
+use super::{Deployment, Strategy};
 use crate::kinds::testing::{defaulted, errors, row};
 use crate::kinds::value::object_mut;
 use serde_json::{Value, json};
@@ -78,6 +78,16 @@ fn at_most_one_does_not_surge() {
     for strategy in [json!({"type": "Recreate"}), json!({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}})] {
         assert_eq!(errors(&Deployment, &opted(strategy), None), "[]");
     }
+}
+
+#[test]
+fn a_template_whose_pods_will_be_refused_is_warned_of() {
+    let (plain, isolated) = (deployment(|_| {}), deployment(|spec| spec["template"]["spec"]["hostUsers"] = json!(false)));
+    let expect = ["spec.template.spec.hostUsers: not supported yet; its pods are refused"];
+    assert!(Deployment.warnings(&plain, None).is_empty());
+    assert_eq!(Deployment.warnings(&isolated, None), expect);
+    assert_eq!(Deployment.warnings(&isolated, Some(&plain)), expect);
+    assert!(Deployment.warnings(&isolated, Some(&isolated)).is_empty(), "a write to the status");
 }
 
 #[test]

@@ -90,9 +90,10 @@ impl Strategy for Job {
         }
     }
 
-    fn warnings(&self, new: &Value, _old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         let given = NOT_ACTED_UPON.iter().filter(|field| at(&new["spec"], field).is_some());
-        given.map(|field| format!("spec.{field}: stored, but not acted upon yet")).collect()
+        let given = given.map(|field| format!("spec.{field}: stored, but not acted upon yet"));
+        given.chain(workload::warnings(new, old)).collect()
     }
 
     fn columns(&self) -> &'static [Column] {

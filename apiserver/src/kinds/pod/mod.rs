@@ -6,6 +6,7 @@ pub mod defaults;
 pub mod printing;
 pub mod quality;
 mod scheduling;
+mod unheeded;
 mod update;
 pub mod validate;
 mod volumes;
@@ -61,6 +62,10 @@ impl Strategy for Pod {
             (Some(old), Some("ephemeralcontainers")) => update::ephemeral_containers(new, old, errors),
             _ => {}
         }
+    }
+
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        if old.is_none() { unheeded::weaker(&new["spec"], "spec") } else { Vec::new() }
     }
 
     fn columns(&self) -> &'static [Column] {

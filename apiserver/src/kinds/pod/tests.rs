@@ -121,6 +121,22 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
+fn what_no_agent_acts_on_is_refused_at_creation() {
+    let isolated = pod(|spec| spec["hostUsers"] = json!(false));
+    assert_eq!(errors(&Pod, &isolated, None), "spec.hostUsers: Forbidden: not supported yet");
+    assert_eq!(errors(&Pod, &isolated, Some(&isolated)), "[]", "one that is there already stays usable");
+    let weaker = pod(|spec| spec["volumes"] = json!([{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}]));
+    assert_eq!(Pod.warnings(&weaker, Some(&weaker)), [""; 0]);
+    let expect = ["spec.volumes[0].emptyDir.sizeLimit: stored, but not acted upon yet"];
+    assert_eq!(Pod.warnings(&weaker, None), expect);
+    let mut debugged = isolated.clone();
+    debugged["spec"]["ephemeralContainers"] = json!([{"name": "d", "image": "a:1", "imagePullPolicy": "Always",
+        "terminationMessagePolicy": "File", "securityContext": {"seLinuxOptions": {"level": "s0"}}}]);
+    let expect = "spec.ephemeralContainers[0].securityContext.seLinuxOptions: Forbidden: not supported yet";
+    assert_eq!(errors_of(&Pod, &debugged, Some(&isolated), Some("ephemeralcontainers")), expect);
+}
+
+#[test]
 fn only_a_few_fields_change_later() {
     let old = pod(|spec| spec["tolerations"] = json!([{"key": "a", "operator": "Exists"}]));
     let check = |change: &dyn Fn(&mut Value), expect: &str| {

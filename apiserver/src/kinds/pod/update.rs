@@ -1,6 +1,6 @@
 //! Decides what of a pod may change after its creation, and where.
 
-use super::validate;
+use super::{unheeded, validate};
 use crate::kinds::value::{at, i64_at, items, remove, str_at};
 use gantry_apimachinery::status::FieldErrors;
 use serde_json::Value;
@@ -131,6 +131,7 @@ pub fn status(new: &Value, old: &Value, errors: &mut FieldErrors) {
 /// A write to the `ephemeralcontainers` subresource: they are added, and never changed.
 pub fn ephemeral_containers(new: &Value, old: &Value, errors: &mut FieldErrors) {
     validate::spec(&new["spec"], "spec", errors);
+    unheeded::refuse_ephemeral(&new["spec"], errors);
     for before in items(old, "spec.ephemeralContainers") {
         let now = items(new, "spec.ephemeralContainers").iter().find(|now| now["name"] == before["name"]);
         let why = match now {

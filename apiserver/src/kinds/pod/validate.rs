@@ -1,7 +1,7 @@
 //! Decides whether a pod or a pod template is valid, in Kubernetes' words, one error per wrong field. The parts that fill a
 //! page are beside it: containers, volumes, and what the scheduler reads.
 
-use super::{containers, scheduling, volumes};
+use super::{containers, scheduling, unheeded, volumes};
 use crate::kinds::value::{at, i64_at, items, str_at};
 use gantry_apimachinery::names;
 use gantry_apimachinery::status::{FieldErrorKind, FieldErrors};
@@ -22,6 +22,7 @@ pub fn pod(pod: &Value, errors: &mut FieldErrors) {
         errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared");
     }
     spec(&pod["spec"], "spec", errors);
+    unheeded::refuse(&pod["spec"], errors);
 }
 
 /// The template of a workload: `path` is where it stands, such as `spec.template`.

@@ -79,6 +79,14 @@ pub fn template(spec: &Value, restart_policies: &[&str], errors: &mut FieldError
     }
 }
 
+/// What the user should know of the template; nothing while the wish stays as it is.
+pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    if old.is_some_and(|old| old["spec"] == new["spec"]) {
+        return Vec::new();
+    }
+    super::unheeded::in_template(&new["spec"]["template"]["spec"], "spec.template.spec")
+}
+
 /// Whose pods these are never changes.
 pub fn same_selector(new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
     if old.is_some_and(|old| old["spec"]["selector"] != new["spec"]["selector"]) {

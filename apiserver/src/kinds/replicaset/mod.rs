@@ -44,6 +44,10 @@ impl Strategy for ReplicaSet {
         workload::same_selector(new, old, errors);
     }
 
+    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
+        workload::warnings(new, old)
+    }
+
     fn columns(&self) -> &'static [Column] {
         COLUMNS
     }

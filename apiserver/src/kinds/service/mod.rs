@@ -77,6 +77,11 @@ impl Strategy for Service {
         if str_at(new, "spec.clusterIP") == "None" && str_at(new, "spec.sessionAffinity") == "ClientIP" {
             warnings.push("spec.SessionAffinity is ignored for headless services".to_owned());
         }
+        for field in ["trafficDistribution", "loadBalancerSourceRanges"] {
+            if at(&new["spec"], field).is_some_and(|value| value.as_array().is_none_or(|list| !list.is_empty())) {
+                warnings.push(format!("spec.{field}: stored, but not acted upon yet"));
+            }
+        }
         warnings
     }
 

@@ -144,5 +144,8 @@ fn rows_read_as_kubectls() {
         json!({}),
         json!(["x", "ExternalName", "<none>", "a.b", "<none>", "5s", "<none>"]),
     );
-    assert!(Service.warnings(&with(json!({})), None).is_empty());
+    assert!(Service.warnings(&with(json!({"loadBalancerSourceRanges": []})), None).is_empty());
+    let weaker = with(json!({"trafficDistribution": "PreferClose", "loadBalancerSourceRanges": ["10.0.0.0/8"]}));
+    let expect = ["trafficDistribution", "loadBalancerSourceRanges"];
+    assert_eq!(Service.warnings(&weaker, None), expect.map(|f| format!("spec.{f}: stored, but not acted upon yet")));
 }
