@@ -82,7 +82,8 @@ fn at_most_one_does_not_surge() {
 
 #[test]
 fn a_template_whose_pods_will_be_refused_is_warned_of() {
-    let (plain, isolated) = (deployment(|_| {}), deployment(|spec| spec["template"]["spec"]["hostUsers"] = json!(false)));
+    let (plain, isolated) =
+        (deployment(|_| {}), deployment(|spec| spec["template"]["spec"]["hostUsers"] = json!(false)));
     let expect = ["spec.template.spec.hostUsers: not supported yet; its pods are refused"];
     assert!(Deployment.warnings(&plain, None).is_empty());
     assert_eq!(Deployment.warnings(&isolated, None), expect);

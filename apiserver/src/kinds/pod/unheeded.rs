@@ -152,8 +152,14 @@ mod tests {
         check(json!({"containers": [{"restartPolicy": "Never"}]}), &["containers[0].restartPolicy"]);
         let rules = json!({"initContainers": [{"restartPolicyRules": [{"action": "Restart"}]}]});
         check(rules, &["initContainers[0].restartPolicyRules"]);
-        check(json!({"containers": [{"lifecycle": {"stopSignal": "SIGUSR1"}}]}), &["containers[0].lifecycle.stopSignal"]);
-        check(json!({"containers": [{"resources": {"claims": [{"name": "gpu"}]}}]}), &["containers[0].resources.claims"]);
+        check(
+            json!({"containers": [{"lifecycle": {"stopSignal": "SIGUSR1"}}]}),
+            &["containers[0].lifecycle.stopSignal"],
+        );
+        check(
+            json!({"containers": [{"resources": {"claims": [{"name": "gpu"}]}}]}),
+            &["containers[0].resources.claims"],
+        );
         check(json!({"volumes": [{"emptyDir": {"medium": "HugePages-2Mi"}}]}), &["volumes[0].emptyDir.medium"]);
         let class = texts(&json!({"runtimeClassName": "gvisor"}));
         assert_eq!(class, ["spec.runtimeClassName: pod rejected: RuntimeClass \"gvisor\" not found"]);
