@@ -36,8 +36,11 @@ fn look(world: &World) -> Plan {
     reconcile(&Observed { endpoints, service, slices })
 }
 
-/// What is published after one look: address type, port, and every address with whether it is ready.
-fn published(world: &mut World) -> Vec<(String, i32, Vec<(String, bool)>)> {
+/// A slice's address type, its port, and every address with whether it is ready.
+type Shown = (String, i32, Vec<(String, bool)>);
+
+/// What is published after one look.
+fn published(world: &mut World) -> Vec<Shown> {
     world.apply(&look(world)).unwrap();
     assert!(look(world).is_settled(), "{:?}", look(world));
     let of = |slice: &EndpointSlice| {
