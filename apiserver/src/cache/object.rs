@@ -351,7 +351,7 @@ mod tests {
         let deep = format!(r#"{{"metadata":{{"name":"x"}},"data":{}{}}}"#, "[".repeat(200), "]".repeat(200));
         let object = parse(&deep);
         assert!(object.value().is_err());
-        assert_eq!(*object.derived(Value::is_null), true);
+        assert!(*object.derived(Value::is_null));
     }
 
     #[test]
