@@ -21,6 +21,10 @@ pub struct Layout {
     pub masquerade_egress: bool,
 }
 
+/// What a packet asks for: an address, or a port of this node.
+const FRONTEND: &str = "ip daddr . meta l4proto . th dport";
+const PORT: &str = "meta l4proto . th dport";
+
 impl Layout {
     /// An empty chain whose name tells which layout the table has: FNV-1a of the text.
     pub fn marker(&self) -> String {
@@ -43,28 +47,8 @@ impl Layout {
     }
 
     fn body(&self) -> String {
-        let mut text = String::new();
-        let frontend = "ip daddr . meta l4proto . th dport";
-        let port = "meta l4proto . th dport";
-        for (name, key, value) in [
-            (names::SERVICES, frontend.to_owned(), "verdict"),
-            (names::NODE_SERVICES, port.to_owned(), "verdict"),
-            (names::INSIDE_SERVICES, frontend.to_owned(), "verdict"),
-            (names::INSIDE_NODE_SERVICES, port.to_owned(), "verdict"),
-            (names::REFUSED, frontend.to_owned(), "verdict"),
-            (names::NODE_REFUSED, port.to_owned(), "verdict"),
-        ] {
-            writeln!(text, "  map {name} {{ typeof {key} : {value}; }}").expect("writing to a string cannot fail");
-        }
-        for protocol in [Protocol::Tcp, Protocol::Udp] {
-            // With `th dport` for any protocol, nft 1.0.6 cannot read its own map back to add a rule to it.
-            let value = format!("ip daddr . {protocol} dport");
-            for (node_port, address) in [(false, "ip daddr . "), (true, "")] {
-                let name = names::slots(node_port, protocol);
-                writeln!(text, "  map {name} {{ typeof {address}{protocol} dport . {SLOT_TYPE} : {value}; }}")
-                    .expect("writing to a string cannot fail");
-            }
-        }
+        let mut text = maps();
+        let (frontend, port) = (FRONTEND, PORT);
         let (services, cluster) = (&self.service_cidr, &self.cluster_cidr);
         let to_node = "ip daddr != 127.0.0.0/8 fib daddr type local";
         let egress = match self.masquerade_egress {
@@ -113,6 +97,31 @@ impl Layout {
         .expect("writing to a string cannot fail");
         text
     }
+}
+
+/// The maps, empty. What fills them follows Services.
+fn maps() -> String {
+    let mut text = String::new();
+    for (name, key) in [
+        (names::SERVICES, FRONTEND),
+        (names::NODE_SERVICES, PORT),
+        (names::INSIDE_SERVICES, FRONTEND),
+        (names::INSIDE_NODE_SERVICES, PORT),
+        (names::REFUSED, FRONTEND),
+        (names::NODE_REFUSED, PORT),
+    ] {
+        writeln!(text, "  map {name} {{ typeof {key} : verdict; }}").expect("writing to a string cannot fail");
+    }
+    for protocol in [Protocol::Tcp, Protocol::Udp] {
+        // With `th dport` for any protocol, nft 1.0.6 cannot read its own map back to add a rule to it.
+        let value = format!("ip daddr . {protocol} dport");
+        for (node_port, address) in [(false, "ip daddr . "), (true, "")] {
+            let name = names::slots(node_port, protocol);
+            writeln!(text, "  map {name} {{ typeof {address}{protocol} dport . {SLOT_TYPE} : {value}; }}")
+                .expect("writing to a string cannot fail");
+        }
+    }
+    text
 }
 
 #[cfg(test)]
