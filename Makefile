@@ -10,7 +10,7 @@ help: ## lists these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: packages build ## starts a one-machine cluster with the demo on it; it stays up
-	@$(GANTRY) image build-testbed --data-dir $(DATA_DIR) --binary $(RELEASE)/testbed
+	@$(GANTRY) image build-testbed --data-dir $(DATA_DIR) --binary $(RELEASE)/testbed-static
 	@$(GANTRY) up --detach --data-dir $(DATA_DIR)
 	@$(GANTRY) demo conformance/demo --data-dir $(DATA_DIR)
 

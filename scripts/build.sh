@@ -11,4 +11,5 @@ cargo build --release --workspace --bin gantry
 # A static program needs flags of its own. Its own folder keeps them from rebuilding everything else.
 RUSTFLAGS="-C target-feature=+crt-static" \
   cargo build --quiet --release --package testbed --target x86_64-unknown-linux-gnu --target-dir "$target/static"
-install -m 0755 "$target/static/x86_64-unknown-linux-gnu/release/testbed" "$target/release/testbed"
+# Not under its plain name: `cargo build --workspace` puts a dynamic one there.
+install -m 0755 "$target/static/x86_64-unknown-linux-gnu/release/testbed" "$target/release/testbed-static"

@@ -69,10 +69,12 @@ impl Cluster {
 
     /// Puts the images where `gantry up` imports them from.
     fn build_images(&self) -> anyhow::Result<()> {
-        let testbed = tools::gantry()?.with_file_name("testbed");
         let mut command = self.gantry(&["image", "build-testbed"])?;
-        let output =
-            command.arg("--binary").arg(testbed).output().context("gantry image build-testbed did not start")?;
+        let output = command
+            .arg("--binary")
+            .arg(tools::testbed()?)
+            .output()
+            .context("gantry image build-testbed did not start")?;
         let text = String::from_utf8_lossy(&output.stderr);
         anyhow::ensure!(output.status.success(), "gantry image build-testbed: {}\n{text}", output.status);
         Ok(())

@@ -67,15 +67,14 @@ impl Machine {
 
     /// Puts the images where the node agent imports them from.
     pub fn build_images(&self) -> anyhow::Result<()> {
-        let gantry = tools::gantry()?;
-        let mut command = Command::new(&gantry);
+        let mut command = Command::new(tools::gantry()?);
         command.args(["image", "build-testbed", "--data-dir"]).arg(&self.data_dir);
-        run(command.arg("--binary").arg(gantry.with_file_name("testbed"))).map(drop)
+        run(command.arg("--binary").arg(tools::testbed()?)).map(drop)
     }
 
     /// What a client on this machine gets from a URL.
     pub fn fetch(&self, url: &str) -> anyhow::Result<String> {
-        run(self.enter(tools::gantry()?.with_file_name("testbed")).args(["fetch", url, "3"]))
+        run(self.enter(tools::testbed()?).args(["fetch", url, "3"]))
     }
 
     /// Its cable is pulled, or plugged in again.

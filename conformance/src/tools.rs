@@ -16,6 +16,13 @@ pub fn gantry() -> anyhow::Result<PathBuf> {
     found.context("the gantry binary is not built: run `cargo build --release` first")
 }
 
+/// The testbed program as one static file, as it lies in its image.
+pub fn testbed() -> anyhow::Result<PathBuf> {
+    let path = gantry()?.with_file_name("testbed-static");
+    anyhow::ensure!(path.is_file(), "{} is missing: run `scripts/build.sh` first", path.display());
+    Ok(path)
+}
+
 pub fn kubectl() -> anyhow::Result<PathBuf> {
     tool("kubectl")
 }

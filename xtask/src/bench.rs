@@ -28,7 +28,11 @@ struct Report {
 pub fn run(root: &Path, name: &str, runs: usize) -> anyhow::Result<()> {
     anyhow::ensure!(name == "first-light", "unknown benchmark {name:?}; there is: first-light");
     anyhow::ensure!(runs >= 5, "medians need at least 5 runs");
-    crate::run(Command::new("cargo").args(["build", "--release", "--workspace", "--bins"]).current_dir(root))?;
+    crate::run(
+        Command::new("cargo")
+            .args(["build", "--release", "--workspace", "--bin", "gantry", "--bin", "gantry-bench"])
+            .current_dir(root),
+    )?;
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let output = Command::new(target.join("release/gantry-bench"))
         .args([name, "--runs", &runs.to_string()])
