@@ -67,6 +67,12 @@ impl Cluster {
         Ok(command)
     }
 
+    /// Takes everything down and deletes the data; what is there then is as before the first start.
+    pub fn reset(&self) -> anyhow::Result<()> {
+        self.down()?;
+        self.build_images()
+    }
+
     /// Puts the images where `gantry up` imports them from.
     fn build_images(&self) -> anyhow::Result<()> {
         let mut command = self.gantry(&["image", "build-testbed"])?;

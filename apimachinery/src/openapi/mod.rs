@@ -3,6 +3,7 @@
 
 mod paths;
 mod schemas;
+pub mod v2_protobuf;
 
 use crate::kinds::{KINDS, Kind};
 use crate::schema::{Schema, Type};

@@ -3,7 +3,7 @@
 
 mod decode;
 mod encode;
-mod wire;
+pub(crate) mod wire;
 
 use crate::schema::Type;
 use crate::schema::decode::{DecodeError, from_value};

@@ -4,7 +4,7 @@ use super::ProtobufError;
 
 /// One field's value as it lies on the wire.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Wire<'b> {
+pub(crate) enum Wire<'b> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -12,14 +12,14 @@ pub(super) enum Wire<'b> {
 }
 
 impl<'b> Wire<'b> {
-    pub(super) fn bytes(self, path: &str) -> Result<&'b [u8], ProtobufError> {
+    pub(crate) fn bytes(self, path: &str) -> Result<&'b [u8], ProtobufError> {
         match self {
             Wire::Bytes(bytes) => Ok(bytes),
             _ => Err(malformed(path, "a length-delimited value was expected")),
         }
     }
 
-    pub(super) fn varint(self, path: &str) -> Result<u64, ProtobufError> {
+    pub(crate) fn varint(self, path: &str) -> Result<u64, ProtobufError> {
         match self {
             Wire::Varint(value) => Ok(value),
             _ => Err(malformed(path, "a varint was expected")),
@@ -27,21 +27,21 @@ impl<'b> Wire<'b> {
     }
 }
 
-pub(super) fn malformed(path: &str, what: impl Into<String>) -> ProtobufError {
+pub(crate) fn malformed(path: &str, what: impl Into<String>) -> ProtobufError {
     ProtobufError::Malformed { path: path.to_string(), what: what.into() }
 }
 
-pub(super) struct Reader<'b> {
+pub(crate) struct Reader<'b> {
     rest: &'b [u8],
 }
 
 impl<'b> Reader<'b> {
-    pub(super) fn new(bytes: &'b [u8]) -> Reader<'b> {
+    pub(crate) fn new(bytes: &'b [u8]) -> Reader<'b> {
         Reader { rest: bytes }
     }
 
     /// The next field's number and value, or nothing at the end.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, Wire<'b>)>, ProtobufError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u64, Wire<'b>)>, ProtobufError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -59,7 +59,7 @@ impl<'b> Reader<'b> {
         Ok(Some((tag >> 3, value)))
     }
 
-    pub(super) fn varint(&mut self) -> Result<u64, ProtobufError> {
+    pub(crate) fn varint(&mut self) -> Result<u64, ProtobufError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let (byte, rest) = self.rest.split_first().ok_or(ProtobufError::Truncated)?;
@@ -72,7 +72,7 @@ impl<'b> Reader<'b> {
         Err(malformed("", "a varint is longer than ten bytes"))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
@@ -90,26 +90,26 @@ impl<'b> Reader<'b> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(crate) struct Writer {
     out: Vec<u8>,
 }
 
 impl Writer {
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.out
     }
 
-    pub(super) fn varint(&mut self, number: u16, value: u64) {
+    pub(crate) fn varint(&mut self, number: u16, value: u64) {
         self.raw_varint(u64::from(number) << 3);
         self.raw_varint(value);
     }
 
-    pub(super) fn fixed64(&mut self, number: u16, value: u64) {
+    pub(crate) fn fixed64(&mut self, number: u16, value: u64) {
         self.raw_varint(u64::from(number) << 3 | 1);
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(super) fn bytes(&mut self, number: u16, value: &[u8]) {
+    pub(crate) fn bytes(&mut self, number: u16, value: &[u8]) {
         self.raw_varint(u64::from(number) << 3 | 2);
         self.raw_varint(value.len() as u64);
         self.out.extend_from_slice(value);

@@ -9,7 +9,7 @@ use crate::http::body::{JSON, respond, text};
 use crate::http::negotiate::{self, Output};
 use crate::http::{Outcome, Query, Response};
 use crate::rest::output::respond_in;
-use gantry_apimachinery::openapi;
+use gantry_apimachinery::openapi::{self, v2_protobuf};
 use gantry_apimachinery::status::Status;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use prose::Texts;
@@ -36,6 +36,7 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
         ["api", version] => found(headers, discovery::resources("", version)),
         ["apis", group] => found(headers, discovery::group(group)),
         ["apis", group, version] => found(headers, discovery::resources(group, version)),
+        ["openapi", "v2"] if wants_protobuf_v2(headers) => protobuf_v2(headers),
         ["openapi", "v2"] => document(headers, openapi::v2(&Texts::of_all_groups())),
         ["openapi", "v3"] => document(headers, openapi::v3_index(prose::EDITION)),
         ["openapi", "v3", "api", version] => open_api("", version, headers),
@@ -89,6 +90,17 @@ fn aggregated(list: &Value, headers: &HeaderMap) -> Outcome<Response> {
 fn document(headers: &HeaderMap, body: Vec<u8>) -> Outcome<Response> {
     let etag = etag_of(&body);
     Ok(tagged(headers, respond(StatusCode::OK, JSON, body), &etag))
+}
+
+fn wants_protobuf_v2(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|text| text.split(',')).any(|media_type| media_type.trim().starts_with(v2_protobuf::ASKED))
+}
+
+fn protobuf_v2(headers: &HeaderMap) -> Outcome<Response> {
+    let body = v2_protobuf::document();
+    let etag = etag_of(&body);
+    Ok(tagged(headers, respond(StatusCode::OK, v2_protobuf::ANSWERED, body), &etag))
 }
 
 fn open_api(group: &str, version: &str, headers: &HeaderMap) -> Outcome<Response> {

@@ -71,9 +71,10 @@ impl Figures {
             .collect()
     }
 
-    /// `gantry down` (data kept), then the time from the start of `gantry up` to its own word that the machine is Ready.
+    /// From the start of `gantry up` on an empty data directory with two image archives to its own word that the machine
+    /// is Ready. Every run begins there, so that none pays for what the ones before it wrote.
     fn start(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
-        cluster.stop()?;
+        cluster.reset()?;
         let start = Instant::now();
         cluster.spawn()?;
         cluster.wait_announced(Duration::from_secs(60))?;

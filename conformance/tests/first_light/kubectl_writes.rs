@@ -2,6 +2,7 @@
 
 use anyhow::{Context, ensure};
 use gantry_conformance::{Cluster, Kubectl, wait_for, wait_until};
+use serde_json::json;
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -21,6 +22,19 @@ pub fn with_namespace(
     }
     cluster.kubectl.ok(&["delete", "namespace", name, "--wait=false"])?;
     result
+}
+
+/// What `kubectl get -o yaml` writes for several objects: kubectl asks for the v2 document before it sends them.
+pub fn a_list_in_one_file(cluster: &Cluster) -> anyhow::Result<()> {
+    with_namespace(cluster, "lists", |kubectl| {
+        let item = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [item("one"), item("two")]}).to_string();
+        kubectl.ok_with(&["create", "-f", "-"], &list)?;
+        let again = kubectl.ok(&["get", "configmaps", "one", "two", "-o", "yaml"])?;
+        ensure!(again.contains("kind: List"), "{again}");
+        kubectl.apply(&again)?;
+        kubectl.ok_with(&["delete", "-f", "-"], &list).map(drop)
+    })
 }
 
 pub fn create_label_annotate_delete(cluster: &Cluster) -> anyhow::Result<()> {

@@ -33,6 +33,7 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(kubectl_reads::exec_with_and_without_terminal),
         case!(kubectl_reads::discovery_commands),
         case!(kubectl_writes::create_label_annotate_delete),
+        case!(kubectl_writes::a_list_in_one_file),
         case!(kubectl_writes::all_patch_types),
         case!(kubectl_writes::server_side_apply_conflicts_are_named),
         case!(kubectl_writes::edit_in_place),
