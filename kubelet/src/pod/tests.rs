@@ -490,7 +490,7 @@ fn a_restarted_agent_says_nothing_before_it_has_looked() {
 fn a_report_that_was_overruled_is_told_again() {
     let mut b = Bench::running(one());
     let told = b.s.reported.clone();
-    let mut api = |b: &mut Bench, status: &str, after_ms: i64| {
+    let api = |b: &mut Bench, status: &str, after_ms: i64| {
         let mut pod = (*b.s.pod).clone();
         pod.status = told.clone();
         for condition in pod.status.conditions.iter_mut().filter(|condition| condition.kind == "Ready") {
