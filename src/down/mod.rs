@@ -5,6 +5,7 @@
 
 mod links;
 mod mounts;
+mod ports;
 mod processes;
 
 use crate::cli::DownArgs;
