@@ -127,8 +127,8 @@ mod tests {
         let started = spawn(&sleep, &["60".into()], &log, Some(&pid_file)).unwrap();
         let pid = started.pid();
         let found = loop {
-            // Until setsid(1) has become the program, the process runs another file.
-            match Detached::from_pid_file(&pid_file, &sleep) {
+            // Until setsid(1) has become the program, the process runs another file; then, for a moment, without arguments.
+            match Detached::from_pid_file(&pid_file, &sleep).filter(|found| !found.arguments().is_empty()) {
                 Some(found) => break found,
                 None => tokio::task::yield_now().await,
             }
