@@ -40,7 +40,7 @@ impl Cluster {
         let folder = tempfile::Builder::new().prefix("gantry-e2e-").tempdir().context("a folder for the cluster")?;
         let kubectl = Kubectl::new(&folder.path().join("data/kubeconfig"))?;
         let cluster = Self { folder, options, up: Mutex::new(None), kubectl };
-        cluster.build_images()?;
+        tools::build_images(&cluster.data_dir())?;
         cluster.spawn()?;
         cluster.wait_ready(Duration::from_secs(60))?;
         Ok(cluster)
@@ -70,20 +70,7 @@ impl Cluster {
     /// Takes everything down and deletes the data; what is there then is as before the first start.
     pub fn reset(&self) -> anyhow::Result<()> {
         self.down()?;
-        self.build_images()
-    }
-
-    /// Puts the images where `gantry up` imports them from.
-    fn build_images(&self) -> anyhow::Result<()> {
-        let mut command = self.gantry(&["image", "build-testbed"])?;
-        let output = command
-            .arg("--binary")
-            .arg(tools::testbed()?)
-            .output()
-            .context("gantry image build-testbed did not start")?;
-        let text = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(output.status.success(), "gantry image build-testbed: {}\n{text}", output.status);
-        Ok(())
+        tools::build_images(&self.data_dir())
     }
 
     /// Starts `gantry up` without waiting.
@@ -185,7 +172,8 @@ impl Drop for Cluster {
     }
 }
 
-fn tail(path: &Path, lines: usize) -> String {
+/// The last lines of a file.
+pub(crate) fn tail(path: &Path, lines: usize) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")

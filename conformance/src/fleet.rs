@@ -3,6 +3,7 @@
 //!
 //! It decides names, addresses and ports. It never signals a process that it did not start.
 
+use crate::cluster::tail;
 use crate::machine::Machine;
 use crate::wait::wait_for;
 use crate::{Kubectl, tools};
@@ -96,10 +97,7 @@ impl Fleet {
     /// A `gantry` command that ends, on the control plane's data directory.
     fn run(&self, arguments: &[&str]) -> anyhow::Result<()> {
         let control = self.folder.path().join("control");
-        let output = Command::new(tools::gantry()?).args(arguments).arg("--data-dir").arg(control).output()?;
-        let text = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(output.status.success(), "gantry {}: {}\n{text}", arguments.join(" "), output.status);
-        Ok(())
+        tools::run(Command::new(tools::gantry()?).args(arguments).arg("--data-dir").arg(control)).map(drop)
     }
 
     fn issue(&self, user: &str, group: Option<&str>, side: Side, out: &Path) -> anyhow::Result<()> {
@@ -211,9 +209,7 @@ impl Fleet {
 
     /// The last lines that one role printed.
     pub fn tail(&self, name: &str, lines: usize) -> String {
-        let text = std::fs::read_to_string(self.log(name)).unwrap_or_default();
-        let all: Vec<&str> = text.lines().collect();
-        format!("{name}:\n{}", all[all.len().saturating_sub(lines)..].join("\n"))
+        format!("{name}:\n{}", tail(&self.log(name), lines))
     }
 
     /// The last lines of every role.

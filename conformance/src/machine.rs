@@ -1,7 +1,7 @@
 //! One machine of a [`Fleet`](crate::Fleet): a network namespace with one link to the others, and a data directory. It
 //! decides how a command gets inside; the roles that run there are the fleet's affair.
 
-use crate::tools;
+use crate::tools::{self, ip, run};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -67,9 +67,7 @@ impl Machine {
 
     /// Puts the images where the node agent imports them from.
     pub fn build_images(&self) -> anyhow::Result<()> {
-        let mut command = Command::new(tools::gantry()?);
-        command.args(["image", "build-testbed", "--data-dir"]).arg(&self.data_dir);
-        run(command.arg("--binary").arg(tools::testbed()?)).map(drop)
+        tools::build_images(&self.data_dir)
     }
 
     /// What a client on this machine gets from a URL.
@@ -103,15 +101,4 @@ fn wait_inside(holder: &mut Child) -> anyhow::Result<()> {
     BufReader::new(output).read_line(&mut line)?;
     anyhow::ensure!(line == "inside\n", "unshare (package util-linux) did not make a network namespace");
     Ok(())
-}
-
-fn ip(arguments: &[&str]) -> anyhow::Result<()> {
-    run(Command::new("ip").args(arguments)).map(drop)
-}
-
-fn run(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?} did not start"))?;
-    let error = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "{command:?}: {}\n{error}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -28,9 +28,7 @@ fn set_up() -> anyhow::Result<()> {
         &["address", "add", &address, "dev", "eth0"],
         &["link", "set", "eth0", "up"],
     ] {
-        let output = Command::new("ip").args(arguments).output().context("ip (package iproute2) did not start")?;
-        let message = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(output.status.success(), "ip {}: {message}", arguments.join(" "));
+        crate::tools::ip(arguments)?;
     }
     Ok(())
 }

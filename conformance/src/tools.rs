@@ -1,11 +1,12 @@
-//! Where the built product and the test clients are found. A missing one is an error that says how to get it.
+//! Where the built product and the test clients are found, and running them. A missing one is an error that says how to get it.
 
 use anyhow::Context;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// The repository's root.
 pub fn repository() -> PathBuf {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("conformance is a folder of the repository").to_path_buf()
 }
 
@@ -21,6 +22,25 @@ pub fn testbed() -> anyhow::Result<PathBuf> {
     let path = gantry()?.with_file_name("testbed-static");
     anyhow::ensure!(path.is_file(), "{} is missing: run `scripts/build.sh` first", path.display());
     Ok(path)
+}
+
+/// Puts the images where `gantry` imports them from.
+pub fn build_images(data_dir: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new(gantry()?);
+    command.args(["image", "build-testbed", "--data-dir"]).arg(data_dir);
+    run(command.arg("--binary").arg(testbed()?)).map(drop)
+}
+
+pub fn ip(arguments: &[&str]) -> anyhow::Result<()> {
+    run(Command::new("ip").args(arguments)).map(drop)
+}
+
+/// Standard output of a command that must succeed.
+pub fn run(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?} did not start"))?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "{command:?}: {}\n{error}", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 pub fn kubectl() -> anyhow::Result<PathBuf> {

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, ensure};
 use gantry_conformance::{Cluster, Kubectl, Machine, tools, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::time::Duration;
 
@@ -76,8 +77,8 @@ fn kill_and_stop(other: &Other) -> anyhow::Result<()> {
     ensure!(before.lines().count() == 3, "{before}");
 
     // Started by this suite through `gantry up --detach`, whose pid file names it.
-    let killed = std::process::Command::new("kill").args(["-9", &first.to_string()]).status()?;
-    ensure!(killed.success(), "kill -9 {first}");
+    let process = Pid::from_raw(i32::try_from(first)?).context("a process id is not 0")?;
+    kill_process(process, Signal::KILL).with_context(|| format!("kill -9 {first}"))?;
     wait_for("the guard to start it again", Duration::from_secs(30), || {
         let now = other.pid()?;
         ensure!(now != first, "still {first}");
