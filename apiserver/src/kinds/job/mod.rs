@@ -4,6 +4,7 @@
 mod update;
 
 use super::columns::{self, Column};
+use super::pod::unheeded::NOT_ACTED_UPON;
 use super::pod::{self, validate as pod_rules, workload};
 use super::value::{at, bool_at, child, default, i64_at, items, items_mut, object_mut, str_at};
 use super::{Ctx, Selectable, Strategy};
@@ -22,7 +23,7 @@ const OLD_NAME_LABEL: &str = "job-name";
 const MAX_INDEXED_PARALLELISM: i64 = 100_000;
 
 /// What the job controller does not read yet. A user is told, instead of finding out from a job that goes on failing.
-const NOT_ACTED_UPON: [&str; 4] = ["podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes"];
+const UNHEEDED: [&str; 4] = ["podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes"];
 
 const COLUMNS: &[Column] = &[
     Column::NAME,
@@ -91,8 +92,8 @@ impl Strategy for Job {
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let given = NOT_ACTED_UPON.iter().filter(|field| at(&new["spec"], field).is_some());
-        let given = given.map(|field| format!("spec.{field}: stored, but not acted upon yet"));
+        let given = UNHEEDED.iter().filter(|field| at(&new["spec"], field).is_some());
+        let given = given.map(|field| format!("spec.{field}: {NOT_ACTED_UPON}"));
         given.chain(workload::warnings(new, old)).collect()
     }
 

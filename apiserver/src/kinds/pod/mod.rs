@@ -6,7 +6,7 @@ pub mod defaults;
 pub mod printing;
 pub mod quality;
 mod scheduling;
-mod unheeded;
+pub mod unheeded;
 mod update;
 pub mod validate;
 mod volumes;

@@ -7,7 +7,8 @@ use gantry_apimachinery::status::FieldErrors;
 use serde_json::Value;
 
 const NOT_SUPPORTED: &str = "not supported yet";
-const NOT_ACTED_UPON: &str = "stored, but not acted upon yet";
+/// What a warning says of a field that is kept and has no effect; other kinds say the same.
+pub const NOT_ACTED_UPON: &str = "stored, but not acted upon yet";
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// A field's path, and why it is refused.

@@ -79,7 +79,7 @@ impl Strategy for Service {
         }
         for field in ["trafficDistribution", "loadBalancerSourceRanges"] {
             if at(&new["spec"], field).is_some_and(|value| value.as_array().is_none_or(|list| !list.is_empty())) {
-                warnings.push(format!("spec.{field}: stored, but not acted upon yet"));
+                warnings.push(format!("spec.{field}: {}", super::pod::unheeded::NOT_ACTED_UPON));
             }
         }
         warnings
