@@ -31,6 +31,7 @@ pub fn run(root: &Path, name: &str, runs: usize) -> anyhow::Result<()> {
     crate::run(
         Command::new("cargo")
             .args(["build", "--release", "--workspace", "--bin", "gantry", "--bin", "gantry-bench"])
+            .args(["--example", "cri_starts"])
             .current_dir(root),
     )?;
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);

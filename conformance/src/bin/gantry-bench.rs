@@ -6,12 +6,13 @@
 use anyhow::Context;
 use clap::Parser;
 use futures::{StreamExt, TryStreamExt, stream};
-use gantry_conformance::{Cluster, ClusterOptions, namespace};
+use gantry_conformance::{Cluster, ClusterOptions, namespace, tools};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{Seek, Write};
+use std::io::{BufRead, BufReader, Seek, Write};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[derive(Parser)]
@@ -39,7 +40,8 @@ fn main() -> anyhow::Result<()> {
             let config = kube::Config::from_custom_kubeconfig(config, &Default::default()).await?;
             let client = kube::Client::try_from(config)?;
             figures.config_maps(&client, &cluster).await?;
-            figures.pods(&client).await
+            figures.pods(&client).await?;
+            figures.pods_at_once(&client, &cluster).await
         })?;
     }
     let report = json!({"machine": machine(), "fdatasync_us": sync, "figures": figures.into_json()});
@@ -142,11 +144,74 @@ impl Figures {
         }
         one_by_one.sort_by(f64::total_cmp);
         self.add("pod created to Ready, one at a time, p50", "s", "≤ 0.6", one_by_one[one_by_one.len() / 2]);
-        let start = Instant::now();
-        start_pods(&api, "many", 40).await?;
-        self.add("pod starts, 40 at once", "/s", "≥ 10", 40.0 / start.elapsed().as_secs_f64());
-        end_pods(&api).await
+        Ok(())
     }
+
+    /// The peer is the same containerd without Gantry, asked for the same pods; who begins alternates between runs.
+    async fn pods_at_once(&mut self, client: &kube::Client, cluster: &Cluster) -> anyhow::Result<()> {
+        let api: Api<Pod> = Api::namespaced(client.clone(), "default");
+        let bare_first = self.samples.get(RATIO).is_some_and(|samples| samples.len() % 2 == 1);
+        let early = if bare_first { Some(containerd_alone(cluster)?) } else { None };
+        let since = Since::now()?;
+        start_pods(&api, "many", BURST).await?;
+        let gantry = since.burst()?;
+        end_pods(&api).await?;
+        let bare = early.map_or_else(|| containerd_alone(cluster), Ok)?;
+        self.add("pod starts, 40 at once", "/s", "≥ 10", gantry.rate);
+        self.add("containerd alone, asked for the same 40 pods", "/s", "–", bare.rate);
+        self.add(RATIO, "", "≥ 0.6", gantry.rate / bare.rate);
+        self.add("the machine's CPU per pod start, 40 at once", "s", "–", gantry.cpu_s);
+        self.add("the same, containerd alone", "s", "–", bare.cpu_s);
+        Ok(())
+    }
+}
+
+const BURST: usize = 40;
+const RATIO: &str = "pod starts as a share of what containerd alone does";
+
+/// Many pods started at once.
+struct Burst {
+    /// Pods a second.
+    rate: f64,
+    /// CPU-seconds of the whole machine for each pod.
+    cpu_s: f64,
+}
+
+/// When a burst began.
+struct Since {
+    at: Instant,
+    cpu_s: f64,
+}
+
+impl Since {
+    fn now() -> anyhow::Result<Self> {
+        Ok(Self { at: Instant::now(), cpu_s: machine_cpu_s()? })
+    }
+
+    fn burst(&self) -> anyhow::Result<Burst> {
+        let seconds = self.at.elapsed().as_secs_f64();
+        Ok(Burst { rate: BURST as f64 / seconds, cpu_s: (machine_cpu_s()? - self.cpu_s) / BURST as f64 })
+    }
+}
+
+/// The same pods, asked of the cluster's own containerd without Gantry in between.
+fn containerd_alone(cluster: &Cluster) -> anyhow::Result<Burst> {
+    let program = tools::gantry()?.with_file_name("examples").join("cri_starts");
+    let since = Since::now()?;
+    let mut child = Command::new(&program)
+        .arg(cluster.data_dir().join("containerd/containerd.sock"))
+        .args([format!("{}/bare", cluster.cgroup_root()), BURST.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{} did not start", program.display()))?;
+    let mut said = String::new();
+    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut said)?;
+    let burst = since.burst()?;
+    drop(child.stdin.take());
+    let status = child.wait()?;
+    anyhow::ensure!(status.success() && said.trim() == "running", "cri_starts: {status}, said {said:?}");
+    Ok(burst)
 }
 
 /// When each of `count` ConfigMaps reached a watcher.
@@ -205,6 +270,14 @@ async fn end_pods(api: &Api<Pod>) -> anyhow::Result<()> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(())
+}
+
+/// What all processes of the machine used so far: user, nice, system and both kinds of interrupts.
+fn machine_cpu_s() -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    let fields: Vec<f64> = stat.lines().next().unwrap_or_default().split_whitespace().flat_map(str::parse).collect();
+    let busy = [0, 1, 2, 5, 6].iter().map(|field| fields.get(*field).copied()).sum::<Option<f64>>();
+    Ok(busy.context("/proc/stat has no cpu line")? / 100.0)
 }
 
 /// The process's user and system time so far.
