@@ -4,6 +4,7 @@
 use crate::auth::UserInfo;
 use crate::auth::authn::authenticate;
 use crate::auth::authz::{Attributes, Decision};
+use crate::auth::impersonation;
 use crate::core::Core;
 use crate::endpoints;
 use crate::fairness;
@@ -73,7 +74,8 @@ async fn gates(
     target: Target,
     request: Request,
 ) -> Outcome<Response> {
-    let user = authenticate(core, request.headers(), connection).await?;
+    let caller = authenticate(core, request.headers(), connection).await?;
+    let user = impersonation::effective(request.headers(), caller)?;
     authorise(core, &user, &query, &target, request.method())?;
     let (group, resource, namespace, path) = match &target {
         Target::Resource { path, .. } => (path.group.as_str(), path.resource.as_str(), path.namespace.as_str(), None),

@@ -2,6 +2,7 @@
 
 pub mod authn;
 pub mod authz;
+pub mod impersonation;
 mod node;
 pub mod tokens;
 

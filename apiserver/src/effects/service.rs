@@ -59,10 +59,10 @@ fn held_ports(service: &Value) -> BTreeSet<u16> {
     ports.filter(|port| may_hold && *port > 0).filter_map(|port| u16::try_from(port).ok()).collect()
 }
 
-fn invalid(call: &Call<'_>, path: &str, value: Value, why: &str) -> Status {
+fn invalid(name: &str, path: &str, value: Value, why: &str) -> Status {
     let mut errors = FieldErrors::new();
     errors.invalid(path, value, why);
-    Status::invalid(&SERVICE.qualified_kind(), call.name, &errors)
+    Status::invalid(&SERVICE.qualified_kind(), name, &errors)
 }
 
 /// Takes what the new Service needs and the old one did not hold; frees what it no longer needs.
@@ -103,6 +103,7 @@ async fn settle_ip(
         "" => items(new, "spec.clusterIPs").first().and_then(Value::as_str).unwrap_or(""),
         ip => ip,
     };
+    let name = str_at(new, "metadata.name");
     let network = Network::new(call.core.config.service_cidr);
     if let Some(held) = held
         && (given.is_empty() || given == held)
@@ -121,11 +122,13 @@ async fn settle_ip(
         let inside = given.parse().is_ok_and(|ip| network.contains(ip));
         if !inside {
             let why = "failed to allocate IP: the provided IP is not in the valid range";
-            return Err(invalid(call, path, json!([given]), why).into());
+            return Err(invalid(name, path, json!([given]), why).into());
         }
-        if attempt > 0 && taken(call.core, ip_key(given)).await? {
+        // Node DNS answers there, and no Service holds it.
+        let reserved = given.parse().is_ok_and(|ip| call.core.config.reserved_ips.contains(&ip));
+        if reserved || (attempt > 0 && taken(call.core, ip_key(given)).await?) {
             let why = format!("failed to allocate IP {given}: provided IP is already allocated");
-            return Err(invalid(call, path, json!([given]), &why).into());
+            return Err(invalid(name, path, json!([given]), &why).into());
         }
         given.to_owned()
     };
@@ -148,12 +151,18 @@ async fn settle_ports(
         remove(&mut new["spec"], "healthCheckNodePort");
     }
     let mut now = held_ports(new);
+    let (first, last) = call.core.config.node_ports;
     for port in now.iter().filter(|port| !held.contains(port)) {
-        if attempt > 0 && taken(call.core, port_key(*port)).await? {
-            let at = items(new, "spec.ports").iter().position(|p| p["nodePort"] == json!(port)).unwrap_or(0);
-            let path = format!("spec.ports[{at}].nodePort");
-            return Err(invalid(call, &path, json!(port), "provided port is already allocated").into());
-        }
+        let why = if !(first..=last).contains(port) {
+            format!("provided port is not in the valid range. The range of valid ports is {first}-{last}")
+        } else if attempt > 0 && taken(call.core, port_key(*port)).await? {
+            "provided port is already allocated".to_owned()
+        } else {
+            continue;
+        };
+        let at = items(new, "spec.ports").iter().position(|p| p["nodePort"] == json!(port)).unwrap_or(0);
+        let path = format!("spec.ports[{at}].nodePort");
+        return Err(invalid(str_at(new, "metadata.name"), &path, json!(port), &why).into());
     }
     if wants_ports(new) {
         keep_ports(new, old);

@@ -43,7 +43,7 @@ pub fn decode(input: Input, body: &Bytes, group: &str, version: &str, kind: &str
 }
 
 /// The body's own kind must be the endpoint's; a body that names none gets it.
-fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) -> Outcome<()> {
+pub fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) -> Outcome<()> {
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let given = |field: &str| object.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     match (given("apiVersion"), given("kind")) {

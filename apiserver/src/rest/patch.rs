@@ -3,6 +3,7 @@
 
 use super::call::Call;
 use super::create::create;
+use super::decode::check_kind;
 use super::ownership;
 use super::stored::Written;
 use super::update::update;
@@ -86,8 +87,10 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Writt
     .await
 }
 
-/// The schema's checks on what a patch made.
-fn typed(call: &Call<'_>, new: Value) -> Outcome<Value> {
+/// The schema's checks on what a patch made. A patch may not change what kind the object is, nor leave that out.
+fn typed(call: &Call<'_>, mut new: Value) -> Outcome<Value> {
+    let kind = call.kind();
+    check_kind(&mut new, kind.group, kind.version, kind.kind)?;
     let decoded =
         decode::from_value(new, call.served.resource.schema).map_err(|error| Status::bad_request(error.to_string()))?;
     call.warnings.lock().clear();

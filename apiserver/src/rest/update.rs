@@ -2,7 +2,7 @@
 //! object, what a stale version answers, and when an update is the end of a deletion.
 
 use super::call::Call;
-use super::commit::{Commit, MAX_TRIES, Verdict, commit, is_current};
+use super::commit::{Commit, Verdict, commit, is_current};
 use super::create::{check, create};
 use super::stored::{Stored, Written};
 use super::{meta, ownership};
@@ -17,13 +17,17 @@ use serde_json::Value;
 /// What the caller wants the object to become, given what it is. `old` carries its resource version.
 pub type Transform<'a> = dyn Fn(&Value) -> Outcome<Value> + Send + Sync + 'a;
 
+/// A change that names no version has to get through, however many others write; each try costs one transaction. Only the
+/// request's time-out ends it earlier.
+const TRIES: u32 = 1_000;
+
 /// Applies `transform` to the current object and writes the result, starting over when someone else was first. The result may carry
 /// a `metadata.resourceVersion` or `metadata.uid`; then only that version or that object is changed.
 pub async fn update(call: &Call<'_>, transform: &Transform<'_>) -> Outcome<Written> {
     let (kind, name) = (call.kind(), call.name);
     let mut cached = call.served.resource.get(&call.path(name)).and_then(|object| Stored::from_cache(&object).ok());
     let mut fresh = None;
-    for attempt in 0..MAX_TRIES {
+    for attempt in 0..TRIES {
         let from_cache = cached.is_some();
         let old = match (cached.take(), fresh.take()) {
             (Some(stored), _) | (None, Some(stored)) => stored,

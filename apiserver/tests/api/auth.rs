@@ -218,3 +218,16 @@ async fn reviews_answer_as_the_gates_do() {
         true
     );
 }
+
+#[tokio::test]
+async fn masters_may_act_as_somebody_else_and_are_then_nobody_more() {
+    let api = Api::new().await;
+    let as_bob = [("impersonate-user", "bob")];
+    let refused = api.send(Method::GET, CONFIG_MAPS, &as_bob, "").await.failure();
+    assert!(refused.contains("User \"bob\" cannot list resource \"configmaps\""), "{refused}");
+    let as_admin = [("impersonate-user", "admin"), ("impersonate-group", "system:masters")];
+    api.send(Method::GET, CONFIG_MAPS, &as_admin, "").await.ok();
+    let jane = api.as_user("jane", &[]);
+    let refused = jane.send(Method::GET, "/apis/apps/v1", &as_admin, "").await.failure();
+    assert!(refused.starts_with("403") && refused.contains("cannot impersonate"), "{refused}");
+}

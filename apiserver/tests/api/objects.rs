@@ -177,3 +177,28 @@ async fn a_status_write_takes_labels_and_annotations_and_nothing_else() {
         assert_eq!(new["metadata"].get(kept), made["metadata"].get(kept), "{kept}");
     }
 }
+
+#[tokio::test]
+async fn addresses_and_ports_that_are_not_for_services_are_refused() {
+    let api = Api::new().await;
+    let services = "/api/v1/namespaces/default/services";
+    let rows = [
+        (
+            json!({"clusterIP": "10.96.0.10", "ports": [{"port": 53}]}),
+            "spec.clusterIPs",
+            "provided IP is already allocated",
+        ),
+        (json!({"clusterIP": "10.97.0.10", "ports": [{"port": 53}]}), "spec.clusterIPs", "not in the valid range"),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}, {"port": 80, "nodePort": 10250}]}),
+            "spec.ports[1].nodePort",
+            "The range of valid ports is 30000-32767",
+        ),
+    ];
+    for (spec, path, why) in rows {
+        let failure = api.post(services, &json!({"metadata": {"name": "taken"}, "spec": spec})).await.failure();
+        assert!(failure.starts_with("422") && failure.contains("Service \"taken\" is invalid"), "{failure}");
+        assert!(failure.contains(path) && failure.contains(why), "{failure}");
+    }
+    api.post(services, &json!({"metadata": {"name": "fine"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 32767}]}})).await.ok();
+}

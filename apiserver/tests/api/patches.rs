@@ -144,3 +144,38 @@ async fn what_nests_too_deeply_is_refused_through_every_door() {
     let refused = api.patch(JSON_PATCH, &format!("{path}/r"), &Value::from(grow)).await;
     assert_eq!((refused.code, &refused.body["reason"]), (422, &json!("Invalid")), "{}", refused.text);
 }
+
+#[tokio::test]
+async fn a_patch_never_changes_what_kind_it_is() {
+    let api = Api::new().await;
+    api.config_map("a", json!({"x": "1"})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    for (kind, body) in [
+        (JSON_PATCH, json!([{"op": "remove", "path": "/kind"}])),
+        (MERGE, json!({"kind": null, "apiVersion": null})),
+        (STRATEGIC, json!({"kind": null, "apiVersion": null})),
+        (JSON_PATCH, json!([{"op": "replace", "path": "", "value": {}}])),
+    ] {
+        let patched = api.patch(kind, &path, &body).await.ok();
+        assert_eq!((&patched["kind"], &patched["apiVersion"]), (&json!("ConfigMap"), &json!("v1")), "{body}");
+        let stored = api.get(&path).await.ok();
+        assert_eq!((&stored["kind"], &stored["metadata"]["name"]), (&json!("ConfigMap"), &json!("a")), "{body}");
+    }
+    for body in [json!({"kind": "Secret"}), json!({"apiVersion": "v2"})] {
+        assert_eq!(api.patch(MERGE, &path, &body).await.code, 400, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_patch_that_names_no_version_gets_through_however_many_write() {
+    let api = Api::new().await;
+    api.config_map("a", json!({})).await;
+    let path = format!("{CONFIG_MAPS}/a");
+    let patches = (0..60).map(|n| {
+        let (api, path) = (api.clone(), path.clone());
+        async move { api.patch(MERGE, &path, &json!({"data": {format!("k{n}"): "v"}})).await.ok() }
+    });
+    futures::future::join_all(patches).await;
+    let data = api.get(&path).await.ok()["data"].as_object().map(serde_json::Map::len);
+    assert_eq!(data, Some(61), "every patch is there, beside the first key");
+}

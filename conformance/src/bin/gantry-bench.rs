@@ -152,7 +152,7 @@ impl Figures {
         let api: Api<Pod> = Api::namespaced(client.clone(), "default");
         let bare_first = self.samples.get(RATIO).is_some_and(|samples| samples.len() % 2 == 1);
         let early = if bare_first { Some(containerd_alone(cluster)?) } else { None };
-        let since = Since::now()?;
+        let since = Since::quiet()?;
         start_pods(&api, "many", BURST).await?;
         let gantry = since.burst()?;
         end_pods(&api).await?;
@@ -184,7 +184,9 @@ struct Since {
 }
 
 impl Since {
-    fn now() -> anyhow::Result<Self> {
+    /// Begins after a quiet while: the kernel still works on the cgroups and mounts of the pods that ended before.
+    fn quiet() -> anyhow::Result<Self> {
+        std::thread::sleep(Duration::from_secs(10));
         Ok(Self { at: Instant::now(), cpu_s: machine_cpu_s()? })
     }
 
@@ -197,7 +199,7 @@ impl Since {
 /// The same pods, asked of the cluster's own containerd without Gantry in between.
 fn containerd_alone(cluster: &Cluster) -> anyhow::Result<Burst> {
     let program = tools::gantry()?.with_file_name("examples").join("cri_starts");
-    let since = Since::now()?;
+    let since = Since::quiet()?;
     let mut child = Command::new(&program)
         .arg(cluster.data_dir().join("containerd/containerd.sock"))
         .args([format!("{}/bare", cluster.cgroup_root()), BURST.to_string()])

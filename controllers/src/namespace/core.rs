@@ -10,7 +10,7 @@ use gantry_client::DeleteOptions;
 use serde_json::json;
 
 use super::types::{Observed, Remaining};
-use crate::objects::{Condition, set_condition};
+use crate::objects::{Condition, replace_condition};
 use crate::plan::{Plan, Verb, Write};
 
 /// The finalizer in `spec` that this controller owns.
@@ -36,7 +36,7 @@ pub fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
     plan.requeue_in(if writes.is_empty() { WAITING } else { SOON });
     plan.push_all(writes);
     let mut conditions = namespace.status.conditions.clone();
-    explain(observed, now).into_iter().for_each(|condition| set_condition(&mut conditions, condition));
+    explain(observed, now).into_iter().for_each(|condition| replace_condition(&mut conditions, condition));
     if conditions != namespace.status.conditions {
         let body = json!({"status": {"conditions": conditions}});
         plan.status = Some(Write::status(&kinds::NAMESPACE, "", &namespace.metadata.name, body));

@@ -46,9 +46,16 @@ impl Condition {
 
 /// Puts `new` in the place of the condition of its type. One of the same status and reason stays as it is, so that an
 /// unchanged statement is never rewritten; one of the same status keeps its transition time.
-pub fn set_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
+pub fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
+    let known = |old: &Condition| old.kind == new.kind && old.status == new.status && old.reason == new.reason;
+    if !conditions.iter().any(known) {
+        replace_condition(conditions, new);
+    }
+}
+
+/// The same for a condition whose message counts something, and has to be right.
+pub fn replace_condition(conditions: &mut Vec<Condition>, mut new: Condition) {
     match conditions.iter_mut().find(|c| c.kind == new.kind) {
-        Some(old) if old.status == new.status && old.reason == new.reason => {}
         Some(old) => {
             if old.status == new.status {
                 new.last_transition_time = old.last_transition_time;
@@ -69,6 +76,11 @@ mod tests {
         let mut have = vec![Condition::new("A", "True", "X", "m", at(1))];
         set_condition(&mut have, Condition::new("A", "True", "X", "other words", at(2)));
         assert_eq!(have, vec![Condition::new("A", "True", "X", "m", at(1))]);
+        replace_condition(&mut have, Condition::new("A", "True", "X", "m", at(3)));
+        assert_eq!(have, vec![Condition::new("A", "True", "X", "m", at(1))]);
+        let mut counted = have.clone();
+        replace_condition(&mut counted, Condition::new("A", "True", "X", "fewer", at(3)));
+        assert_eq!(counted, vec![Condition::new("A", "True", "X", "fewer", at(1))]);
         set_condition(&mut have, Condition::new("A", "True", "Y", "m", at(3)));
         assert_eq!((have[0].reason.as_str(), have[0].last_transition_time), ("Y", Some(at(1))));
         set_condition(&mut have, Condition::new("A", "False", "Y", "m", at(4)));

@@ -9,7 +9,7 @@ mod service;
 mod small;
 mod template;
 
-pub use condition::{Condition, set_condition};
+pub use condition::{Condition, replace_condition, set_condition};
 pub use node::{Node, Taint};
 pub use pod::{Pod, Toleration, tolerates};
 pub use replica_set::{ReplicaSet, ReplicaSetStatus};

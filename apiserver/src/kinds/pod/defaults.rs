@@ -74,6 +74,9 @@ fn container(container: &mut Value) {
         if let Some(field) = variable.pointer_mut("/valueFrom/fieldRef") {
             default(field, "apiVersion", "v1");
         }
+        if let Some(resource) = variable.pointer_mut("/valueFrom/resourceFieldRef") {
+            default(resource, "divisor", "0");
+        }
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if let Some(probe) = container.get_mut(name).filter(|probe| probe.is_object()) {
@@ -147,6 +150,9 @@ fn downward_items(source: &mut Value) {
     for item in items_mut(source, "items") {
         if let Some(field) = item.get_mut("fieldRef").filter(|field| field.is_object()) {
             default(field, "apiVersion", "v1");
+        }
+        if let Some(resource) = item.get_mut("resourceFieldRef").filter(|resource| resource.is_object()) {
+            default(resource, "divisor", "0");
         }
     }
 }

@@ -9,6 +9,8 @@ use serde_json::Value;
 const NOT_SUPPORTED: &str = "not supported yet";
 /// What a warning says of a field that is kept and has no effect; other kinds say the same.
 pub const NOT_ACTED_UPON: &str = "stored, but not acted upon yet";
+/// The volume sources that agents mount.
+const MOUNTED: [&str; 6] = ["emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"];
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// A field's path, and why it is refused.
@@ -75,6 +77,11 @@ fn refused(spec: &Value, path: &str) -> Refused {
     for (position, volume) in items(spec, "volumes").iter().enumerate() {
         if str_at(volume, "emptyDir.medium").starts_with("HugePages") {
             refuse_field("emptyDir.medium", &format!("{path}.volumes[{position}]"), &mut all);
+        }
+        for source in super::volumes::SOURCES.iter().filter(|source| !MOUNTED.contains(source)) {
+            if at(volume, source).is_some() {
+                refuse_field(source, &format!("{path}.volumes[{position}]"), &mut all);
+            }
         }
     }
     all
@@ -162,6 +169,10 @@ mod tests {
             &["containers[0].resources.claims"],
         );
         check(json!({"volumes": [{"emptyDir": {"medium": "HugePages-2Mi"}}]}), &["volumes[0].emptyDir.medium"]);
+        check(
+            json!({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}, {"nfs": {"server": "s", "path": "/"}}]}),
+            &["volumes[0].persistentVolumeClaim", "volumes[1].nfs"],
+        );
         let class = texts(&json!({"runtimeClassName": "gvisor"}));
         assert_eq!(class, ["spec.runtimeClassName: pod rejected: RuntimeClass \"gvisor\" not found"]);
     }

@@ -6,8 +6,8 @@ use gantry_apimachinery::names;
 use gantry_apimachinery::status::FieldErrors;
 use serde_json::Value;
 
-/// Every source that the API has; what a machine cannot mount it says there.
-const SOURCES: &[&str] = &[
+/// Every source that the API has.
+pub const SOURCES: &[&str] = &[
     "emptyDir",
     "hostPath",
     "configMap",
