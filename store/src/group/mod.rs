@@ -3,6 +3,7 @@
 //! What an entry does is `mvcc`'s decision, who leads is Raft's; here they are only put together.
 
 mod clock;
+mod lessor;
 mod propose;
 mod read;
 #[cfg(test)]
@@ -10,12 +11,11 @@ mod tests;
 mod upkeep;
 
 use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest};
+use crate::etcd::EtcdServices;
 use crate::hub::Hub;
-use crate::kv::KvService;
 use crate::limits;
 use crate::mvcc::{Command, Compact, MAX_TTL_MS, Mvcc, Reply, Retention};
 use crate::peer::{Factory, MAX_MESSAGE, PeerService, Peers, Services, StoreTls, TlsError, serve};
-use crate::proto::kv_server::KvServer;
 use crate::proto::peer_server::PeerServer;
 use crate::raft::log::Log;
 use crate::raft::machine::{Machine, Snapshots};
@@ -23,15 +23,18 @@ use crate::raft::snapshot::{SnapshotDir, SnapshotError};
 use crate::raft::types::TypeConfig;
 use crate::wal::{OpenError, Wal, WalConfig};
 use clock::StoreClock;
+use lessor::Lessor;
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::impls::BasicNode;
-use openraft::{Raft, SnapshotPolicy};
+use openraft::{Raft, RaftMetrics, SnapshotPolicy};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use lessor::Standing;
 pub use propose::ProposeError;
 pub use read::ReadError;
 
@@ -125,9 +128,26 @@ pub struct Handle {
     pub hub: Arc<Hub>,
     pub peers: Peers,
     pub snapshots: Snapshots,
+    pub cluster: u64,
+    pub member: u64,
     wal: Wal,
     clock: Arc<StoreClock>,
-    member: u64,
+    lessor: Arc<Lessor>,
+}
+
+impl Handle {
+    pub fn term(&self) -> u64 {
+        self.wal.vote().map_or(0, |vote| vote.leader_id.term)
+    }
+
+    /// What Raft says of itself; a copy, because holding the original stops Raft.
+    pub fn metrics(&self) -> RaftMetrics<TypeConfig> {
+        self.raft.metrics().borrow_watched().clone()
+    }
+
+    pub fn wal_bytes_after(&self, index: u64) -> u64 {
+        self.wal.bytes_after(index)
+    }
 }
 
 impl Group {
@@ -146,6 +166,7 @@ impl Group {
         let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
         let reader = read::Reader::start(handle.clone(), cancel.clone());
         tokio::spawn(upkeep::run(handle.clone(), proposer.clone(), config.ttl, config.retention, cancel.clone()));
+        tokio::spawn(upkeep::revoke_expired(handle.clone(), proposer.clone(), cancel.clone()));
         let group = Self { handle, proposer, reader, stop: Arc::new(cancel.clone().drop_guard()) };
         if let Some(listener) = config.listener.take() {
             group.serve(listener, config.tls.as_ref(), cancel)?;
@@ -201,10 +222,8 @@ impl Group {
             .max_encoding_message_size(MAX_MESSAGE);
         let store =
             Serving { proposer: self.proposer.clone(), reader: self.reader.clone(), hub: self.handle.hub.clone() };
-        let kv = KvServer::new(KvService::new(Arc::new(store)))
-            .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_MESSAGE);
-        tokio::spawn(serve(listener, tls.cloned(), Services { peer, kv }, cancel));
+        let etcd = EtcdServices::new(store, self.handle.clone());
+        tokio::spawn(serve(listener, tls.cloned(), Services { peer, etcd }, cancel));
         Ok(())
     }
 
@@ -293,7 +312,8 @@ async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
     let raft = Raft::new(config.member, Arc::new(raft_config), factory, Log::new(wal.clone()), machine);
     let raft = raft.await.map_err(|error| GroupError::Raft(error.to_string()))?;
     let clock = Arc::new(StoreClock::default());
-    Ok(Handle { raft, hub, peers, snapshots, wal, clock, member: config.member })
+    let (cluster, lessor) = (cluster_id(&config.name), Arc::default());
+    Ok(Handle { raft, hub, peers, snapshots, cluster, member: config.member, wal, clock, lessor })
 }
 
 /// A single member needs no ticks: it is elected at once and has nobody to hear from.
@@ -318,11 +338,30 @@ fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::Confi
     .validate()
 }
 
+/// A group's number towards etcd's clients.
+fn cluster_id(name: &str) -> u64 {
+    let crc = u64::from(crc32fast::hash(name.as_bytes()));
+    crc << 32 | !crc & 0xffff_ffff
+}
+
 /// The store that this member's listener offers; it does not keep the member alive.
-struct Serving {
+#[derive(Clone)]
+pub struct Serving {
     proposer: propose::Proposer,
     reader: read::Reader,
     hub: Arc<Hub>,
+}
+
+impl Serving {
+    /// Carries out one command that has no other answer than the revision.
+    pub async fn command(&self, command: Command) -> Result<Revision, StoreError> {
+        let reply = self.proposer.propose(vec![command]).await?.into_iter().next();
+        reply.map_or_else(|| Err(StoreError::Unknown("the reply is missing".into())), Reply::into_done)
+    }
+
+    pub async fn read_index(&self) -> Result<Revision, StoreError> {
+        self.reader.read_index().await
+    }
 }
 
 async fn txn_batch(
@@ -347,6 +386,10 @@ macro_rules! implement_store {
         impl Store for $type {
             async fn txn(&$self, txn: Txn) -> Result<TxnReply, StoreError> {
                 limits::check(&txn)?;
+                if !txn.writes() {
+                    $reader.read_index().await?;
+                    return $hub.view().read(&txn);
+                }
                 let replies = $proposer.propose(vec![Command::Txn(txn)]).await?;
                 let reply = replies.into_iter().next();
                 reply.map_or_else(|| Err(StoreError::Unknown("the reply is missing".into())), Reply::into_txn)
@@ -373,7 +416,7 @@ macro_rules! implement_store {
 
             async fn compact(&$self, revision: Revision) -> Result<(), StoreError> {
                 let compact = Command::Compact(Compact { revision, check: None });
-                $proposer.propose(vec![compact]).await?.into_iter().try_for_each(Reply::into_compacted)
+                $proposer.propose(vec![compact]).await?.into_iter().try_for_each(|reply| reply.into_done().map(drop))
             }
         }
     };

@@ -5,8 +5,9 @@ mod server;
 mod tls;
 mod wire;
 
-use crate::api::{Revision, StoreError};
+use crate::api::{LeaseId, Revision, StoreError};
 use crate::codec::{DecodeError, Reader};
+use crate::group::Standing;
 use crate::mvcc::Reply;
 use crate::proto::Frame;
 use crate::proto::peer_client::PeerClient;
@@ -22,7 +23,7 @@ pub use server::PeerService;
 pub use tls::{Services, StoreTls, TlsError, channel, serve};
 
 /// The version of every frame's body.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Above any message: a batch of writes, a run of entries.
 pub const MAX_MESSAGE: usize = 64 << 20;
 /// Told by a member that does not lead; the write was certainly not taken.
@@ -87,6 +88,13 @@ impl Peers {
         Reader::new(self.body(answer)?).u64().map(Revision).map_err(decoding)
     }
 
+    /// Asks the leader how a lease stands, after renewing it if so asked.
+    pub async fn lease(&self, leader: u64, id: LeaseId, renew: bool) -> Result<Standing, ForwardError> {
+        let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
+        let answer = within(client.lease(self.frame(wire::put_lease(id, renew)))).await?;
+        wire::standing(self.body(answer)?).map_err(decoding)
+    }
+
     fn body(&self, frame: Frame) -> Result<Bytes, ForwardError> {
         check(&self.group, frame).map_err(|status| ForwardError::Unknown(status.to_string()))
     }
@@ -130,7 +138,11 @@ pub fn never_sent(status: &Status) -> bool {
 pub fn error_status(error: &StoreError) -> Status {
     let code = match error {
         StoreError::Compacted { .. } | StoreError::Future { .. } => Code::OutOfRange,
-        StoreError::TooLarge { .. } | StoreError::Invalid(_) => Code::InvalidArgument,
+        StoreError::TooLarge { .. }
+        | StoreError::Invalid(_)
+        | StoreError::TooManyOps { .. }
+        | StoreError::DuplicateKey(_) => Code::InvalidArgument,
+        StoreError::NoKey(_) | StoreError::NoLease(_) | StoreError::LeaseExists(_) => Code::FailedPrecondition,
         StoreError::Unavailable(_) => Code::Unavailable,
         StoreError::Unknown(_) => Code::Unknown,
         StoreError::Slow => Code::ResourceExhausted,
