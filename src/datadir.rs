@@ -13,6 +13,11 @@ use std::path::{Path, PathBuf};
 const FORMAT: u32 = 1;
 const FORMAT_WORD: &str = "gantry-data";
 
+/// Everything that lies at the top of a data directory. What else is there is somebody else's.
+const OWN: [&str; 9] = ["format", "pki", "kubeconfig", "store", "node", "containerd", "images", "log", "run"];
+/// What a disk of its own brings along.
+const OF_THE_DISK: &str = "lost+found";
+
 /// The default data directory.
 pub const DEFAULT: &str = "/var/lib/gantry";
 
@@ -73,15 +78,68 @@ impl DataDir {
         self.run().join(format!("{name}.pid"))
     }
 
-    /// Reads the format file. A missing one is a directory that was never used (or was emptied): fine.
+    /// Reads the format file. A missing one is a directory that was never used, or was emptied: fine, as long as nothing in
+    /// it is somebody else's. Whoever mistypes a path must not lose what is there.
     pub fn check_format(&self) -> anyhow::Result<()> {
         let path = self.format_file();
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        match std::fs::read_to_string(&path) {
+            Ok(text) => judge_format(&self.root, &text).map_err(Into::into),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => match self.foreign()? {
+                Some(name) => Err(Problem::new(format!(
+                    "{root} is not a Gantry data directory: it holds {name:?} and no file `format`; nothing was changed. \
+                     Choose an empty --data-dir, or one that `gantry up` made",
+                    root = self.root.display(),
+                ))
+                .into()),
+                None => Ok(()),
+            },
+            Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
+        }
+    }
+
+    /// The name of something in the directory that is not Gantry's.
+    fn foreign(&self) -> anyhow::Result<Option<String>> {
+        let entries = match std::fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("reading {}", self.root.display())),
         };
-        judge_format(&self.root, &text).map_err(Into::into)
+        for entry in entries {
+            let name = entry.with_context(|| format!("reading {}", self.root.display()))?.file_name();
+            let name = name.to_string_lossy();
+            if !OWN.contains(&&*name) && name != OF_THE_DISK {
+                return Ok(Some(name.into_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Deletes what is Gantry's, and the directory itself if nothing else is in it. Answers whether it is gone.
+    pub fn purge(&self) -> anyhow::Result<bool> {
+        for name in OWN {
+            let path = self.root.join(name);
+            let removed = match std::fs::symlink_metadata(&path) {
+                Ok(found) if found.is_dir() => std::fs::remove_dir_all(&path),
+                Ok(_) => std::fs::remove_file(&path),
+                Err(error) => Err(error),
+            };
+            match removed {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("deleting {}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        match std::fs::remove_dir(&self.root) {
+            Ok(()) => Ok(true),
+            // Somebody else's files, or a disk's mount point.
+            Err(error)
+                if matches!(error.kind(), std::io::ErrorKind::DirectoryNotEmpty | std::io::ErrorKind::ResourceBusy) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error).with_context(|| format!("deleting {}", self.root.display())),
+        }
     }
 
     /// Creates the folders with their modes and writes the format file. Idempotent.
@@ -248,5 +306,28 @@ mod tests {
         let mode = |path: PathBuf| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(data.pki()), 0o700);
         assert_eq!(mode(data.root().join("store")), 0o700);
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_refused_and_survives() {
+        let scratch = tempfile::tempdir().unwrap();
+        let data = DataDir::new(scratch.path()).unwrap();
+        std::fs::create_dir(scratch.path().join("lost+found")).unwrap();
+        std::fs::create_dir(scratch.path().join("images")).unwrap();
+        data.check_format().unwrap();
+        std::fs::write(scratch.path().join("thesis.tex"), "three years").unwrap();
+        let refused = data.check_format().unwrap_err();
+        assert!(refused.to_string().contains("thesis.tex"), "{refused}");
+        assert_eq!(crate::problem::exit_code(&refused), 2);
+        // Even where both live together, only Gantry's part is deleted.
+        std::fs::remove_file(scratch.path().join("thesis.tex")).unwrap();
+        data.create().unwrap();
+        std::fs::write(scratch.path().join("thesis.tex"), "three years").unwrap();
+        data.check_format().unwrap();
+        assert!(!data.purge().unwrap());
+        let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["lost+found", "thesis.tex"]);
     }
 }

@@ -38,7 +38,7 @@ impl Cluster {
     /// Starts a fresh cluster with the test images and waits until its machine is Ready.
     pub fn start(options: ClusterOptions) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("gantry-e2e-").tempdir().context("a folder for the cluster")?;
-        let kubectl = Kubectl::new(&folder.path().join("data/kubeconfig"))?;
+        let kubectl = Kubectl::new(&folder.path().join("data/kubeconfig"), folder.path())?;
         let cluster = Self { folder, options, up: Mutex::new(None), kubectl };
         tools::build_images(&cluster.data_dir())?;
         cluster.spawn()?;

@@ -59,7 +59,7 @@ impl Fleet {
         let machines = (1..=MACHINES).map(|number| Machine::new(number, folder.path())).collect::<Result<_, _>>()?;
         let home = folder.path().to_owned();
         let kubeconfig = |side: Side| home.join(format!("admin-{}.kubeconfig", side.letter()));
-        let (a, b) = (Kubectl::new(&kubeconfig(Side::A))?, Kubectl::new(&kubeconfig(Side::B))?);
+        let (a, b) = (Kubectl::new(&kubeconfig(Side::A), &home)?, Kubectl::new(&kubeconfig(Side::B), &home)?);
         let fleet = Self { folder, running: Mutex::default(), machines, a, b };
         fleet.run(&["pki", "init", "--node-ip", CONTROL_IP, "--node-name", "control"])?;
         for side in [Side::A, Side::B] {

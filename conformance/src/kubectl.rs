@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 pub struct Kubectl {
     binary: PathBuf,
     kubeconfig: PathBuf,
+    home: PathBuf,
     namespace: Option<String>,
 }
 
@@ -23,8 +24,10 @@ pub struct Said {
 }
 
 impl Kubectl {
-    pub fn new(kubeconfig: &Path) -> anyhow::Result<Self> {
-        Ok(Self { binary: tools::kubectl()?, kubeconfig: kubeconfig.to_path_buf(), namespace: None })
+    /// Its cache goes into `home`, which must not be a data directory: nothing but Gantry's belongs there.
+    pub fn new(kubeconfig: &Path, home: &Path) -> anyhow::Result<Self> {
+        let (kubeconfig, home) = (kubeconfig.to_path_buf(), home.to_path_buf());
+        Ok(Self { binary: tools::kubectl()?, kubeconfig, home, namespace: None })
     }
 
     /// The same kubectl with `-n namespace`.
@@ -34,7 +37,7 @@ impl Kubectl {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
-        command.env("KUBECONFIG", &self.kubeconfig).env("HOME", self.kubeconfig.parent().unwrap_or(Path::new("/")));
+        command.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.home);
         if let Some(namespace) = &self.namespace {
             command.args(["-n", namespace]);
         }

@@ -13,7 +13,6 @@ use crate::datadir::DataDir;
 use crate::detached::Detached;
 use crate::footprint::{Footprint, network_namespace};
 use crate::preflight;
-use anyhow::Context;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,14 +32,23 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
     if let Some(footprint) = &footprint {
         remove_containers(&data, footprint).await?;
     }
-    mounts::unmount_below(data.root())?;
+    // Only where Gantry mounts: a data directory may be a disk, or hold one.
+    for dir in [data.node(), data.containerd()] {
+        mounts::unmount_below(&dir)?;
+    }
     if let Some(footprint) = &footprint {
         remove_network(&data, footprint)?;
         Footprint::forget(&data);
     }
     if args.purge {
-        std::fs::remove_dir_all(data.root()).with_context(|| format!("deleting {}", data.root().display()))?;
-        println!("{} is deleted", data.root().display());
+        if data.purge()? {
+            println!("{} is deleted", data.root().display());
+        } else {
+            println!(
+                "{}: everything of Gantry's is deleted; the directory holds other files, or is a disk",
+                data.root().display()
+            );
+        }
     } else {
         println!(
             "{}: everything is stopped; objects and images are kept (--purge deletes them)",

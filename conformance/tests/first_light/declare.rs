@@ -129,9 +129,10 @@ fn whoami_by_token(cluster: &Cluster, token: &str) -> anyhow::Result<String> {
          clusters: [{{name: c, cluster: {{server: '{server}', certificate-authority-data: '{authority}'}}}}]\n\
          users: [{{name: u, user: {{token: '{token}'}}}}]\n"
     );
-    let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(file.path(), config)?;
-    gantry_conformance::Kubectl::new(file.path())?.ok(&["auth", "whoami", "-o", "json"])
+    let home = tempfile::tempdir()?;
+    let path = home.path().join("kubeconfig");
+    std::fs::write(&path, config)?;
+    gantry_conformance::Kubectl::new(&path, home.path())?.ok(&["auth", "whoami", "-o", "json"])
 }
 
 /// Stays until the end of the suite: taking the cluster down has to take the port away too.

@@ -29,7 +29,7 @@ impl Other {
         let own = std::fs::read_to_string(self.data_dir().join("kubeconfig")).context("the cluster's kubeconfig")?;
         let path = self.folder.path().join("kubeconfig");
         std::fs::write(&path, own.replace("127.0.0.1", &self.machine.ip))?;
-        Kubectl::new(&path)
+        Kubectl::new(&path, self.folder.path())
     }
 
     fn data_dir(&self) -> std::path::PathBuf {

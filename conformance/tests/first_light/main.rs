@@ -9,6 +9,7 @@ mod failures;
 mod kubectl_reads;
 mod kubectl_writes;
 mod rollouts;
+mod strangers;
 mod survival;
 
 use anyhow::Context;
@@ -57,6 +58,7 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(failures::out_of_memory_says_so),
         case!(survival::names_resolve_and_pods_live_while_the_process_is_dead),
         case!(survival::an_emptied_store_kills_nothing),
+        case!(strangers::a_directory_of_somebody_else_is_left_alone),
         case!(detached::a_detached_cluster_survives_kill_and_stop),
     ];
     let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.log_tail(30)));
