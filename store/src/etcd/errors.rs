@@ -18,6 +18,14 @@ pub const VALUE_PROVIDED: (Code, &str) = (Code::InvalidArgument, "etcdserver: va
 pub const LEASE_PROVIDED: (Code, &str) = (Code::InvalidArgument, "etcdserver: lease is provided");
 pub const TTL_TOO_LARGE: (Code, &str) = (Code::OutOfRange, "etcdserver: too large lease TTL");
 pub const AUTH_NOT_ENABLED: (Code, &str) = (Code::FailedPrecondition, "etcdserver: authentication is not enabled");
+pub const NOT_LEADER: (Code, &str) = (Code::FailedPrecondition, "etcdserver: not leader");
+pub const MEMBER_NOT_FOUND: (Code, &str) = (Code::NotFound, "etcdserver: member not found");
+pub const PEER_URL_EXISTS: (Code, &str) = (Code::FailedPrecondition, "etcdserver: Peer URLs already exists");
+pub const BAD_URLS: (Code, &str) = (Code::InvalidArgument, "etcdserver: given member URLs are invalid");
+pub const NOT_LEARNER: (Code, &str) =
+    (Code::FailedPrecondition, "etcdserver: can only promote a learner member");
+pub const LEARNER_BEHIND: (Code, &str) =
+    (Code::FailedPrecondition, "etcdserver: can only promote a learner member which is in sync with leader");
 const KEY_NOT_FOUND: (Code, &str) = (Code::InvalidArgument, "etcdserver: key not found");
 const TOO_MANY_OPS: (Code, &str) = (Code::InvalidArgument, "etcdserver: too many operations in txn request");
 const DUPLICATE_KEY: (Code, &str) = (Code::InvalidArgument, "etcdserver: duplicate key given in txn request");

@@ -1,6 +1,7 @@
 //! The Maintenance service: how a member is, its fingerprint, and a copy of its state.
 
 use super::Face;
+use super::cluster::change_status;
 use super::errors::status;
 use crate::api::{Revision, StoreError};
 use crate::proto::etcd::{self, maintenance_server::Maintenance};
@@ -39,7 +40,6 @@ impl Maintenance for Face {
         let metrics = self.handle.metrics();
         let (index, bytes) = self.handle.snapshots.current().unwrap_or_default();
         let size = (bytes + self.handle.wal_bytes_after(index)).cast_signed();
-        let voters: Vec<u64> = metrics.membership_config.membership().voter_ids().collect();
         Ok(Response::new(etcd::StatusResponse {
             header: self.header_now(),
             version: VERSION.to_owned(),
@@ -50,7 +50,7 @@ impl Maintenance for Face {
             raft_term: metrics.current_term,
             raft_applied_index: metrics.last_applied.map_or(0, |id| id.index),
             errors: vec![],
-            is_learner: !voters.contains(&self.handle.member),
+            is_learner: !self.handle.voters().contains(&self.handle.member),
         }))
     }
 
@@ -98,8 +98,10 @@ impl Maintenance for Face {
         Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(receiver))))
     }
 
-    async fn move_leader(&self, _: Request<etcd::MoveLeaderRequest>) -> Answer<etcd::MoveLeaderResponse> {
-        Err(Status::unimplemented("the leader cannot be moved yet"))
+    /// Only the leader hands on what it has (etcd's rule).
+    async fn move_leader(&self, request: Request<etcd::MoveLeaderRequest>) -> Answer<etcd::MoveLeaderResponse> {
+        self.handle.move_leader(request.into_inner().target_id).await.map_err(change_status)?;
+        Ok(Response::new(etcd::MoveLeaderResponse { header: self.header_now() }))
     }
 }
 

@@ -4,8 +4,11 @@
 
 mod clock;
 mod lessor;
+mod members;
 mod propose;
 mod read;
+#[cfg(test)]
+mod member_tests;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -19,6 +22,7 @@ use crate::peer::{Factory, MAX_MESSAGE, PeerService, Peers, Services, StoreTls, 
 use crate::proto::peer_server::PeerServer;
 use crate::raft::log::Log;
 use crate::raft::machine::{Machine, Snapshots};
+use crate::raft::roster::Roster;
 use crate::raft::snapshot::{SnapshotDir, SnapshotError};
 use crate::raft::types::TypeConfig;
 use crate::wal::{OpenError, Wal, WalConfig};
@@ -28,13 +32,14 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::impls::BasicNode;
 use openraft::{Raft, RaftMetrics, SnapshotPolicy};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use lessor::Standing;
+pub use members::{ChangeError, Member};
 pub use propose::ProposeError;
 pub use read::ReadError;
 
@@ -48,8 +53,11 @@ pub struct GroupConfig {
     /// The group's own directory; made if missing.
     pub dir: PathBuf,
     pub member: u64,
-    /// Every member's `host:port`, this one's included. One, three or five.
+    /// Every member's `host:port`, this one's included. One, three or five when a group begins; what the group's log says
+    /// later is right.
     pub members: BTreeMap<u64, String>,
+    /// The group exists, and this member was added to it: it waits to be told instead of beginning one.
+    pub join: bool,
     /// How long a write waits for others to share its fdatasync.
     pub linger: Duration,
     /// Keys not written for this long are deleted, each in a revision of its own.
@@ -70,6 +78,7 @@ impl GroupConfig {
             dir: dir.into(),
             member: 1,
             members: BTreeMap::from([(1, String::new())]),
+            join: false,
             linger: Duration::ZERO,
             ttl: None,
             retention: Retention::default(),
@@ -133,6 +142,7 @@ pub struct Handle {
     wal: Wal,
     clock: Arc<StoreClock>,
     lessor: Arc<Lessor>,
+    changing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Handle {
@@ -143,6 +153,11 @@ impl Handle {
     /// What Raft says of itself; a copy, because holding the original stops Raft.
     pub fn metrics(&self) -> RaftMetrics<TypeConfig> {
         self.raft.metrics().borrow_watched().clone()
+    }
+
+    /// The members that decide.
+    pub fn voters(&self) -> BTreeSet<u64> {
+        self.metrics().membership_config.membership().voter_ids().collect()
     }
 
     pub fn wal_bytes_after(&self, index: u64) -> u64 {
@@ -160,7 +175,7 @@ impl Group {
 
     async fn open_here(mut config: GroupConfig) -> Result<Self, GroupError> {
         validate(&config)?;
-        let single = config.members.len() == 1;
+        let single = config.members.len() == 1 && !config.join;
         let handle = start_raft(&config).await?;
         let cancel = CancellationToken::new();
         let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
@@ -196,6 +211,9 @@ impl Group {
         let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
         let raft = &self.handle.raft;
         if !raft.is_initialized().await.map_err(|e| raft_error(&e))? {
+            if config.join {
+                return Ok(());
+            }
             let nodes: BTreeMap<_, _> = config.members.iter().map(|(id, a)| (*id, BasicNode::new(a))).collect();
             // Every member starts with the same list, which is as good as one of them doing so. Another may have been
             // quicker and asked for this one's vote already.
@@ -203,7 +221,7 @@ impl Group {
                 Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
                 Err(error) => return Err(raft_error(&error)),
             }
-        } else if config.members.len() == 1 {
+        } else if self.handle.voters().iter().eq([&config.member]) {
             raft.trigger().elect(false).await.map_err(|e| raft_error(&e))?;
         }
         Ok(())
@@ -274,10 +292,10 @@ impl Group {
 
 fn validate(config: &GroupConfig) -> Result<(), GroupError> {
     let bad = |what: &str| Err(GroupError::Config { group: config.name.clone(), what: what.to_owned() });
-    if !config.members.contains_key(&config.member) {
+    if !config.join && !config.members.contains_key(&config.member) {
         return bad("the member is not in the list of members");
     }
-    if ![1, 3, 5].contains(&config.members.len()) {
+    if !config.join && ![1, 3, 5].contains(&config.members.len()) {
         return bad("a group has 1, 3 or 5 members");
     }
     if config.members.len() > 1 && config.listener.is_none() {
@@ -305,20 +323,24 @@ async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
     };
     let hub = Hub::new(mvcc.clone());
     let snapshots = Snapshots::new(dir, current);
-    let machine = Machine::new(mvcc, hub.clone(), snapshots.clone());
-    let peers = Peers::new(&config.name, config.member, &config.members, config.tls.as_ref())?;
+    let roster = Roster::new(&config.members);
+    let machine = Machine::new(mvcc, hub.clone(), snapshots.clone(), roster.clone());
+    let peers = Peers::new(&config.name, config.tls.as_ref(), roster);
+    for (_, address) in config.members.iter().filter(|(id, _)| **id != config.member) {
+        crate::peer::channel(address, config.tls.as_ref())?;
+    }
     let factory = Factory { peers: peers.clone() };
     let raft_config = raft_config(config).map_err(|error| GroupError::Raft(error.to_string()))?;
     let raft = Raft::new(config.member, Arc::new(raft_config), factory, Log::new(wal.clone()), machine);
     let raft = raft.await.map_err(|error| GroupError::Raft(error.to_string()))?;
     let clock = Arc::new(StoreClock::default());
     let (cluster, lessor) = (cluster_id(&config.name), Arc::default());
-    Ok(Handle { raft, hub, peers, snapshots, cluster, member: config.member, wal, clock, lessor })
+    Ok(Handle { raft, hub, peers, snapshots, cluster, member: config.member, wal, clock, lessor, changing: Arc::default() })
 }
 
-/// A single member needs no ticks: it is elected at once and has nobody to hear from.
+/// A member that nobody can join needs no ticks: it is elected at once and has nobody to hear from.
 fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::ConfigError> {
-    let single = config.members.len() == 1;
+    let alone = config.members.len() == 1 && config.listener.is_none();
     openraft::Config {
         cluster_name: config.name.clone(),
         heartbeat_interval: 300,
@@ -329,10 +351,10 @@ fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::Confi
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: config.log_keep,
         purge_batch_size: 1,
-        enable_tick: !single,
-        enable_heartbeat: !single,
+        enable_tick: !alone,
+        enable_heartbeat: !alone,
         enable_pre_vote: Some(true),
-        enable_leader_restore: Some(!single),
+        enable_leader_restore: Some(!alone),
         ..openraft::Config::default()
     }
     .validate()

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use std::net::TcpListener;
 use tempfile::TempDir;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
-fn put(key: &str, value: &str) -> Txn {
+pub fn put(key: &str, value: &str) -> Txn {
     let op = Op::put(key.to_owned(), value.to_owned());
     Txn { success: vec![op], ..Txn::default() }
 }
 
-async fn keys(store: &dyn Store) -> Vec<(String, String)> {
+pub async fn keys(store: &dyn Store) -> Vec<(String, String)> {
     let reply = store.range(RangeRequest::prefix("")).await.unwrap();
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     reply.kvs.iter().map(|kv| (text(&kv.key), text(&kv.value))).collect()
@@ -24,7 +24,7 @@ fn expected(n: usize) -> Vec<(String, String)> {
     (0..n).map(|i| (format!("k{i:03}"), format!("v{i}"))).collect()
 }
 
-async fn write(store: &dyn Store, range: std::ops::Range<usize>) {
+pub async fn write(store: &dyn Store, range: std::ops::Range<usize>) {
     for i in range {
         store.txn(put(&format!("k{i:03}"), &format!("v{i}"))).await.unwrap();
     }
@@ -58,7 +58,7 @@ async fn a_single_member_recovers_from_its_log_and_from_a_snapshot() {
 }
 
 /// Polls until `condition` holds; the deadline is far beyond what it takes.
-async fn wait(mut condition: impl FnMut() -> bool) {
+pub async fn wait(mut condition: impl FnMut() -> bool) {
     let polled = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(10)).await;

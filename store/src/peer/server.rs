@@ -91,6 +91,14 @@ impl Peer for PeerService {
         }
     }
 
+    async fn transfer_leader(&self, request: Request<Frame>) -> Answer {
+        let transfer = wire::transfer(self.open(request.into_inner())?).map_err(undecodable)?;
+        match self.group.raft.handle_transfer_leader(transfer).await.map_err(failed)? {
+            Ok(()) => self.answer(vec![]),
+            Err(refused) => Err(failed(refused)),
+        }
+    }
+
     async fn lease(&self, request: Request<Frame>) -> Answer {
         let (id, renew) = wire::lease(self.open(request.into_inner())?).map_err(undecodable)?;
         match self.group.lease_here(id, renew) {
