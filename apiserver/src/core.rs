@@ -132,6 +132,12 @@ pub fn store_failure(error: StoreError) -> Status {
             Status::expired("The resourceVersion for the provided list is too old.".to_owned())
         }
         StoreError::Future { .. } => Status::timeout(&format!("Too large resource version: {error}"), 1),
-        StoreError::Invalid(_) | StoreError::Corrupt(_) => Status::internal(error),
+        StoreError::Invalid(_)
+        | StoreError::Corrupt(_)
+        | StoreError::TooManyOps { .. }
+        | StoreError::DuplicateKey(_)
+        | StoreError::NoKey(_)
+        | StoreError::NoLease(_)
+        | StoreError::LeaseExists(_) => Status::internal(error),
     }
 }

@@ -6,7 +6,7 @@
 use crate::cluster::tail;
 use crate::machine::Machine;
 use crate::wait::wait_for;
-use crate::{Kubectl, tools};
+use crate::{Etcdctl, Kubectl, tools};
 use anyhow::Context;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,6 +18,9 @@ use std::time::Duration;
 /// The store's groups, with the first digits of their members' ports.
 const GROUPS: [(&str, u16); 3] = [("state", 2410), ("leases", 2420), ("events", 2430)];
 const MEMBERS: u16 = 3;
+/// The member that is a group of its own.
+const LONE: &str = "store-alone";
+const LONE_PORT: u16 = 2440;
 const MACHINES: u8 = 3;
 const CONTROL_IP: &str = crate::namespace::NODE_IP;
 
@@ -132,6 +135,37 @@ impl Fleet {
             self.spawn(&store_name(member, group), command)?;
         }
         Ok(())
+    }
+
+    /// etcdctl against some members of one group.
+    pub fn etcdctl(&self, group: &str, members: &[u16]) -> Etcdctl {
+        let base = GROUPS.iter().find(|(name, _)| *name == group).map_or(0, |(_, base)| *base);
+        let endpoints: Vec<_> = members.iter().map(|member| format!("{CONTROL_IP}:{}", base + member)).collect();
+        Etcdctl::new(&endpoints, &self.pki(""))
+    }
+
+    /// A group of one member that nothing else uses.
+    pub fn start_lone_member(&self) -> anyhow::Result<Etcdctl> {
+        let address = format!("{CONTROL_IP}:{LONE_PORT}");
+        let mut command = Command::new(tools::gantry()?);
+        command.args(["store", "--group", "state", "--listen", &address]);
+        command
+            .args(["--members", &format!("1={address}")])
+            .arg("--data-dir")
+            .arg(self.folder.path().join("store-alone"));
+        command.arg("--tls-cert").arg(self.pki("store-peer.crt")).arg("--tls-key").arg(self.pki("store-peer.key"));
+        command.arg("--client-ca").arg(self.pki("store-ca.crt"));
+        self.spawn(LONE, command)?;
+        Ok(Etcdctl::new(&[address], &self.pki("")))
+    }
+
+    pub fn stop_lone_member(&self) -> anyhow::Result<()> {
+        self.kill(LONE)
+    }
+
+    /// Where a case may put files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// `kill -9` of every member on one store machine.

@@ -2,6 +2,7 @@
 //! kubectl, and waiting on conditions. It decides how a test reaches the product; it never reaches into a crate.
 
 pub mod cluster;
+pub mod etcdctl;
 pub mod fleet;
 pub mod kubectl;
 pub mod machine;
@@ -12,6 +13,7 @@ pub mod traces;
 pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};
+pub use etcdctl::Etcdctl;
 pub use fleet::{Fleet, Side};
 pub use kubectl::Kubectl;
 pub use machine::Machine;

@@ -83,6 +83,7 @@ pub async fn run(args: StoreArgs) -> anyhow::Result<()> {
     let mut config = config(&args.group, &args.data_dir)?;
     config.member = args.member_id;
     config.members = members;
+    config.join = args.join;
     config.tls = Some(tls);
     config.listener =
         Some(std::net::TcpListener::bind(args.listen).with_context(|| format!("listening on {}", args.listen))?);

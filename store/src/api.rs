@@ -24,6 +24,14 @@ impl fmt::Display for Revision {
     }
 }
 
+/// A lease's number. 0 is no lease.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct LeaseId(pub i64);
+
+impl LeaseId {
+    pub const NONE: Self = Self(0);
+}
+
 /// One version of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {
@@ -35,61 +43,121 @@ pub struct KeyValue {
     pub mod_revision: Revision,
     /// 1 for the creating write, one more for each write after it.
     pub version: u64,
+    /// The key goes with this lease.
+    pub lease: LeaseId,
 }
 
-/// A condition on one key. A missing key compares as revision 0, version 0 and an empty value.
+/// A condition on every key in `[start, end)` (as in [`RangeRequest`]). A missing key compares as revision 0, version 0
+/// and no lease; nothing holds of a missing key's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compare {
-    pub key: Bytes,
+    pub start: Bytes,
+    pub end: Bytes,
+    pub relation: Relation,
     pub target: CompareTarget,
 }
 
-/// What `Compare` holds against the stored key. Only equality: nothing here needs an order.
+/// How the stored side stands to the given one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    Equal,
+    NotEqual,
+    Greater,
+    Less,
+}
+
+/// What is compared, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompareTarget {
-    /// The key's `mod_revision` is exactly this; `Revision(0)` means that the key is absent.
+    Version(u64),
+    CreateRevision(Revision),
     ModRevision(Revision),
-    /// The key exists, at whatever revision.
-    Exists,
-    /// The key's value is byte for byte this.
     Value(Bytes),
+    Lease(LeaseId),
 }
 
 impl Compare {
-    pub fn absent(key: impl Into<Bytes>) -> Self {
-        Self { key: key.into(), target: CompareTarget::ModRevision(Revision(0)) }
+    fn key(key: impl Into<Bytes>, relation: Relation, target: CompareTarget) -> Self {
+        Self { start: key.into(), end: Bytes::new(), relation, target }
     }
+    pub fn absent(key: impl Into<Bytes>) -> Self {
+        Self::unchanged(key, Revision(0))
+    }
+    /// Revision 0: the key is absent.
     pub fn unchanged(key: impl Into<Bytes>, revision: Revision) -> Self {
-        Self { key: key.into(), target: CompareTarget::ModRevision(revision) }
+        Self::key(key, Relation::Equal, CompareTarget::ModRevision(revision))
     }
     pub fn exists(key: impl Into<Bytes>) -> Self {
-        Self { key: key.into(), target: CompareTarget::Exists }
+        Self::key(key, Relation::Greater, CompareTarget::Version(0))
+    }
+    pub fn has_value(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
+        Self::key(key, Relation::Equal, CompareTarget::Value(value.into()))
     }
 }
 
-/// One operation inside a transaction.
+/// One operation inside a transaction. Each sees what the operations before it did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    Put {
-        key: Bytes,
-        value: Bytes,
-    },
-    Delete {
-        key: Bytes,
-    },
-    /// Reads the key as it stands after the operations before it.
-    Get {
-        key: Bytes,
-    },
+    Put(Put),
+    Delete(Delete),
+    Range(RangeRequest),
+    /// All comparisons, also those of nested transactions, are made before the first operation (etcd's rule).
+    Txn(Box<Txn>),
+}
+
+impl Op {
+    pub fn put(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
+        Self::Put(Put { key: key.into(), value: value.into(), ..Put::default() })
+    }
+    pub fn delete(key: impl Into<Bytes>) -> Self {
+        Self::Delete(Delete { start: key.into(), ..Delete::default() })
+    }
+    pub fn get(key: impl Into<Bytes>) -> Self {
+        Self::Range(RangeRequest::key(key))
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Put {
+    pub key: Bytes,
+    pub value: Bytes,
+    /// The key goes when this lease does. The lease must exist.
+    pub lease: LeaseId,
+    /// Answer what the key was before.
+    pub prev_kv: bool,
+    /// Keep the value or the lease as it is; the key must exist.
+    pub keep_value: bool,
+    pub keep_lease: bool,
+}
+
+/// Deletes the keys in `[start, end)`, as in [`RangeRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delete {
+    pub start: Bytes,
+    pub end: Bytes,
+    /// Answer what the keys were.
+    pub prev_kv: bool,
 }
 
 /// All of `compare` holds → `success` is applied, otherwise `failure`; atomically either way.
-/// Limits: 4,096 operations, 1.5 MiB a value, 16 MiB in all. No key may be written twice by one transaction.
+/// Limits (etcd's): 128 comparisons, 128 operations a branch, nested ones included. No key may be put twice by one
+/// transaction, or put and deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Txn {
     pub compare: Vec<Compare>,
     pub success: Vec<Op>,
     pub failure: Vec<Op>,
+}
+
+impl Txn {
+    /// Whether it writes, whichever branches run.
+    pub fn writes(&self) -> bool {
+        self.success.iter().chain(&self.failure).any(|op| match op {
+            Op::Put(_) | Op::Delete(_) => true,
+            Op::Range(_) => false,
+            Op::Txn(txn) => txn.writes(),
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,20 +171,35 @@ pub struct TxnReply {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpReply {
-    Put,
-    /// Whether the key was there.
-    Delete {
-        deleted: bool,
+    Put {
+        /// Only if it was asked for.
+        prev: Option<KeyValue>,
     },
-    Get(Option<KeyValue>),
+    Delete {
+        deleted: u64,
+        /// Only if they were asked for.
+        prev: Vec<KeyValue>,
+    },
+    Range(RangeReply),
+    Txn(TxnReply),
 }
 
-/// Keys in `[start, end)`; an empty `end` means the single key `start`.
+impl OpReply {
+    /// The key that an [`Op::get`] found.
+    pub fn into_key_value(self) -> Option<KeyValue> {
+        match self {
+            Self::Range(reply) => reply.kvs.into_iter().next(),
+            Self::Put { .. } | Self::Delete { .. } | Self::Txn(_) => None,
+        }
+    }
+}
+
+/// Keys in `[start, end)`; an empty `end` means the single key `start`, `\0` means to the end of the key space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeRequest {
     pub start: Bytes,
     pub end: Bytes,
-    /// 0 = no limit. A range of values ends after about 8 MiB in any case, with `more` set.
+    /// 0 = no limit. A range of values ends after about 8 MiB in any case, with `more` set, unless `whole` is set.
     pub limit: usize,
     /// Read as of this revision; `None` = now.
     pub revision: Option<Revision>,
@@ -124,6 +207,30 @@ pub struct RangeRequest {
     pub serializable: bool,
     pub keys_only: bool,
     pub count_only: bool,
+    /// However large the answer is.
+    pub whole: bool,
+    /// By what, and whether the largest comes first; `None` = by key.
+    pub order: Option<(SortBy, bool)>,
+    pub only: Only,
+}
+
+/// What a range is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortBy {
+    Key,
+    Version,
+    CreateRevision,
+    ModRevision,
+    Value,
+}
+
+/// Bounds on the revisions of what a range answers, both ends included; 0 = no bound. They do not change its `count`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Only {
+    pub min_mod: Revision,
+    pub max_mod: Revision,
+    pub min_create: Revision,
+    pub max_create: Revision,
 }
 
 impl RangeRequest {
@@ -236,6 +343,21 @@ pub enum StoreError {
     /// Malformed request. Nobody retries.
     #[error("invalid store request: {0}")]
     Invalid(String),
+    /// More operations than a transaction may have. Nobody retries.
+    #[error("the transaction has more than {limit} operations")]
+    TooManyOps { limit: usize },
+    /// A key is written twice by one transaction. Nobody retries.
+    #[error("duplicate key in one transaction: {}", .0.escape_ascii())]
+    DuplicateKey(Bytes),
+    /// A put that keeps the value or the lease of a key that is not there.
+    #[error("the key does not exist: {}", .0.escape_ascii())]
+    NoKey(Bytes),
+    /// The lease was never granted, was revoked, or has run out. The caller grants another.
+    #[error("lease {:x} does not exist", .0.0)]
+    NoLease(LeaseId),
+    /// Somebody else granted a lease of this number.
+    #[error("lease {:x} already exists", .0.0)]
+    LeaseExists(LeaseId),
     /// No leader, no quorum or shutting down, and the write was certainly not applied. The caller retries with back-off.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),

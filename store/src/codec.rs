@@ -1,7 +1,9 @@
 //! The bytes of entries, votes and log ids, in the log, in snapshots and between members. Whoever frames them (a segment,
 //! a snapshot file, a message) says the version; nothing here guesses one.
 
-use crate::api::{Compare, CompareTarget, Op, Revision, Txn};
+use crate::api::{
+    Compare, CompareTarget, Delete, LeaseId, Only, Op, Put, RangeRequest, Relation, Revision, SortBy, Txn,
+};
 use crate::mvcc::{Command, Compact, Entry};
 use bytes::{Buf, BufMut, Bytes};
 
@@ -91,6 +93,10 @@ impl Reader {
 
 const COMMAND_TXN: u8 = 1;
 const COMMAND_COMPACT: u8 = 2;
+const COMMAND_GRANT: u8 = 3;
+const COMMAND_REVOKE: u8 = 4;
+/// Transactions in transactions in …; `limits` allows fewer.
+pub const MAX_NESTING: usize = 128;
 
 pub fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
     put_u64(out, entry.time_ms);
@@ -110,6 +116,15 @@ pub fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
                     out.put_u64_le(hash);
                 }
             }
+            Command::Grant { id, ttl_s } => {
+                out.put_u8(COMMAND_GRANT);
+                put_lease(out, *id);
+                put_u64(out, ttl_s.cast_unsigned());
+            }
+            Command::Revoke { id } => {
+                out.put_u8(COMMAND_REVOKE);
+                put_lease(out, *id);
+            }
         }
     }
 }
@@ -119,12 +134,22 @@ pub fn entry(from: &mut Reader) -> Result<Entry, DecodeError> {
     let mut commands = Vec::with_capacity(from.len()?);
     for _ in 0..commands.capacity() {
         commands.push(match from.u8()? {
-            COMMAND_TXN => Command::Txn(txn(from)?),
+            COMMAND_TXN => Command::Txn(txn(from, 0)?),
             COMMAND_COMPACT => Command::Compact(compact(from)?),
+            COMMAND_GRANT => Command::Grant { id: lease(from)?, ttl_s: from.u64()?.cast_signed() },
+            COMMAND_REVOKE => Command::Revoke { id: lease(from)? },
             tag => return Err(DecodeError::Tag { what: "command", tag }),
         });
     }
     Ok(Entry { time_ms, commands })
+}
+
+pub fn put_lease(out: &mut Vec<u8>, id: LeaseId) {
+    put_u64(out, id.0.cast_unsigned());
+}
+
+pub fn lease(from: &mut Reader) -> Result<LeaseId, DecodeError> {
+    Ok(LeaseId(from.u64()?.cast_signed()))
 }
 
 fn compact(from: &mut Reader) -> Result<Compact, DecodeError> {
@@ -136,70 +161,205 @@ fn compact(from: &mut Reader) -> Result<Compact, DecodeError> {
     Ok(Compact { revision, check })
 }
 
-pub fn put_txn(out: &mut Vec<u8>, txn: &Txn) {
+fn put_txn(out: &mut Vec<u8>, txn: &Txn) {
     put_u64(out, txn.compare.len() as u64);
-    for compare in &txn.compare {
-        put_bytes(out, &compare.key);
-        match &compare.target {
-            CompareTarget::ModRevision(revision) => {
-                out.put_u8(1);
-                put_u64(out, revision.0);
-            }
-            CompareTarget::Exists => out.put_u8(2),
-            CompareTarget::Value(value) => {
-                out.put_u8(3);
-                put_bytes(out, value);
-            }
-        }
-    }
+    txn.compare.iter().for_each(|compare| put_compare(out, compare));
     for ops in [&txn.success, &txn.failure] {
-        put_u64(out, ops.len() as u64);
-        ops.iter().for_each(|op| put_op(out, op));
+        put_ops(out, ops);
     }
 }
 
-pub fn txn(from: &mut Reader) -> Result<Txn, DecodeError> {
-    let mut compare = Vec::with_capacity(from.len()?);
-    for _ in 0..compare.capacity() {
-        let key = from.bytes()?;
-        let target = match from.u8()? {
-            1 => CompareTarget::ModRevision(Revision(from.u64()?)),
-            2 => CompareTarget::Exists,
-            3 => CompareTarget::Value(from.bytes()?),
-            tag => return Err(DecodeError::Tag { what: "compare", tag }),
-        };
-        compare.push(Compare { key, target });
+fn txn(from: &mut Reader, depth: usize) -> Result<Txn, DecodeError> {
+    if depth > MAX_NESTING {
+        return Err(DecodeError::Range);
     }
-    Ok(Txn { compare, success: ops(from)?, failure: ops(from)? })
+    let mut compares = Vec::with_capacity(from.len()?);
+    for _ in 0..compares.capacity() {
+        compares.push(compare(from)?);
+    }
+    Ok(Txn { compare: compares, success: ops_at(from, depth)?, failure: ops_at(from, depth)? })
+}
+
+fn put_compare(out: &mut Vec<u8>, compare: &Compare) {
+    put_bytes(out, &compare.start);
+    put_bytes(out, &compare.end);
+    out.put_u8(match compare.relation {
+        Relation::Equal => 0,
+        Relation::NotEqual => 1,
+        Relation::Greater => 2,
+        Relation::Less => 3,
+    });
+    let (tag, number) = match &compare.target {
+        CompareTarget::Version(version) => (1, *version),
+        CompareTarget::CreateRevision(revision) => (2, revision.0),
+        CompareTarget::ModRevision(revision) => (3, revision.0),
+        CompareTarget::Lease(lease) => (4, lease.0.cast_unsigned()),
+        CompareTarget::Value(value) => {
+            out.put_u8(5);
+            return put_bytes(out, value);
+        }
+    };
+    out.put_u8(tag);
+    put_u64(out, number);
+}
+
+fn compare(from: &mut Reader) -> Result<Compare, DecodeError> {
+    let (start, end) = (from.bytes()?, from.bytes()?);
+    let relation = match from.u8()? {
+        0 => Relation::Equal,
+        1 => Relation::NotEqual,
+        2 => Relation::Greater,
+        3 => Relation::Less,
+        tag => return Err(DecodeError::Tag { what: "relation", tag }),
+    };
+    let target = match from.u8()? {
+        1 => CompareTarget::Version(from.u64()?),
+        2 => CompareTarget::CreateRevision(Revision(from.u64()?)),
+        3 => CompareTarget::ModRevision(Revision(from.u64()?)),
+        4 => CompareTarget::Lease(lease(from)?),
+        5 => CompareTarget::Value(from.bytes()?),
+        tag => return Err(DecodeError::Tag { what: "compare", tag }),
+    };
+    Ok(Compare { start, end, relation, target })
+}
+
+/// Eight answers to yes-or-no questions.
+fn flags(answers: &[bool]) -> u8 {
+    answers.iter().rev().fold(0, |byte, answer| byte << 1 | u8::from(*answer))
 }
 
 pub fn put_op(out: &mut Vec<u8>, op: &Op) {
     match op {
-        Op::Put { key, value } => {
+        Op::Put(put) => {
             out.put_u8(1);
-            put_bytes(out, key);
-            put_bytes(out, value);
+            out.put_u8(flags(&[put.lease != LeaseId::NONE, put.prev_kv, put.keep_value, put.keep_lease]));
+            put_bytes(out, &put.key);
+            put_bytes(out, &put.value);
+            if put.lease != LeaseId::NONE {
+                put_lease(out, put.lease);
+            }
         }
-        Op::Delete { key } => {
+        Op::Delete(delete) => {
             out.put_u8(2);
-            put_bytes(out, key);
+            out.put_u8(flags(&[!delete.end.is_empty(), delete.prev_kv]));
+            put_bytes(out, &delete.start);
+            if !delete.end.is_empty() {
+                put_bytes(out, &delete.end);
+            }
         }
-        Op::Get { key } => {
+        Op::Range(range) => {
             out.put_u8(3);
-            put_bytes(out, key);
+            put_range(out, range);
+        }
+        Op::Txn(txn) => {
+            out.put_u8(4);
+            put_txn(out, txn);
         }
     }
 }
 
+fn op(from: &mut Reader, depth: usize) -> Result<Op, DecodeError> {
+    Ok(match from.u8()? {
+        1 => {
+            let flags = from.u8()?;
+            let (key, value) = (from.bytes()?, from.bytes()?);
+            let lease = if flags & 1 > 0 { lease(from)? } else { LeaseId::NONE };
+            let (prev_kv, keep_value, keep_lease) = (flags & 2 > 0, flags & 4 > 0, flags & 8 > 0);
+            Op::Put(Put { key, value, lease, prev_kv, keep_value, keep_lease })
+        }
+        2 => {
+            let flags = from.u8()?;
+            let start = from.bytes()?;
+            let end = if flags & 1 > 0 { from.bytes()? } else { Bytes::new() };
+            Op::Delete(Delete { start, end, prev_kv: flags & 2 > 0 })
+        }
+        3 => Op::Range(range(from)?),
+        4 => Op::Txn(Box::new(txn(from, depth + 1)?)),
+        tag => return Err(DecodeError::Tag { what: "operation", tag }),
+    })
+}
+
+const PLAIN: RangeRequest = RangeRequest {
+    start: Bytes::new(),
+    end: Bytes::new(),
+    limit: 0,
+    revision: None,
+    serializable: false,
+    keys_only: false,
+    count_only: false,
+    whole: false,
+    order: None,
+    only: Only { min_mod: Revision(0), max_mod: Revision(0), min_create: Revision(0), max_create: Revision(0) },
+};
+
+fn put_range(out: &mut Vec<u8>, range: &RangeRequest) {
+    let plain = *range == RangeRequest { start: range.start.clone(), end: range.end.clone(), ..PLAIN };
+    let answers = [range.serializable, range.keys_only, range.count_only, range.whole, range.order.is_some()];
+    out.put_u8(flags(&[answers[0], answers[1], answers[2], answers[3], answers[4], false, false, plain]));
+    put_bytes(out, &range.start);
+    put_bytes(out, &range.end);
+    if plain {
+        return;
+    }
+    if let Some((by, descending)) = range.order {
+        let by = match by {
+            SortBy::Key => 0,
+            SortBy::Version => 1,
+            SortBy::CreateRevision => 2,
+            SortBy::ModRevision => 3,
+            SortBy::Value => 4,
+        };
+        out.put_slice(&[by, u8::from(descending)]);
+    }
+    put_u64(out, range.limit as u64);
+    put_u64(out, range.revision.map_or(0, |revision| revision.0));
+    let only = &range.only;
+    for revision in [only.min_mod, only.max_mod, only.min_create, only.max_create] {
+        put_u64(out, revision.0);
+    }
+}
+
+fn range(from: &mut Reader) -> Result<RangeRequest, DecodeError> {
+    let flags = from.u8()?;
+    let (start, end) = (from.bytes()?, from.bytes()?);
+    if flags & 128 > 0 {
+        return Ok(RangeRequest { start, end, ..PLAIN });
+    }
+    let order = if flags & 16 > 0 {
+        let by = match from.u8()? {
+            0 => SortBy::Key,
+            1 => SortBy::Version,
+            2 => SortBy::CreateRevision,
+            3 => SortBy::ModRevision,
+            4 => SortBy::Value,
+            tag => return Err(DecodeError::Tag { what: "order", tag }),
+        };
+        Some((by, from.u8()? != 0))
+    } else {
+        None
+    };
+    let limit = usize::try_from(from.u64()?).map_err(|_| DecodeError::Range)?;
+    let revision = Some(Revision(from.u64()?)).filter(|revision| revision.0 > 0);
+    let mut bound = || from.u64().map(Revision);
+    let only = Only { min_mod: bound()?, max_mod: bound()?, min_create: bound()?, max_create: bound()? };
+    let (serializable, keys_only) = (flags & 1 > 0, flags & 2 > 0);
+    let (count_only, whole) = (flags & 4 > 0, flags & 8 > 0);
+    Ok(RangeRequest { start, end, limit, revision, serializable, keys_only, count_only, whole, order, only })
+}
+
+fn put_ops(out: &mut Vec<u8>, ops: &[Op]) {
+    put_u64(out, ops.len() as u64);
+    ops.iter().for_each(|op| put_op(out, op));
+}
+
 pub fn ops(from: &mut Reader) -> Result<Vec<Op>, DecodeError> {
-    let mut ops = Vec::with_capacity(from.len()?);
-    for _ in 0..ops.capacity() {
-        ops.push(match from.u8()? {
-            1 => Op::Put { key: from.bytes()?, value: from.bytes()? },
-            2 => Op::Delete { key: from.bytes()? },
-            3 => Op::Get { key: from.bytes()? },
-            tag => return Err(DecodeError::Tag { what: "operation", tag }),
-        });
+    ops_at(from, 0)
+}
+
+fn ops_at(from: &mut Reader, depth: usize) -> Result<Vec<Op>, DecodeError> {
+    let mut ops = Vec::new();
+    for _ in 0..from.len()? {
+        ops.push(op(from, depth)?);
     }
     Ok(ops)
 }
@@ -209,17 +369,47 @@ mod tests {
     use super::*;
 
     fn sample() -> Entry {
+        let compare = |target| Compare { start: "c".into(), end: "d".into(), relation: Relation::Less, target };
+        let full = Put {
+            key: "k2".into(),
+            value: Bytes::new(),
+            lease: LeaseId(i64::MIN),
+            prev_kv: true,
+            keep_value: true,
+            keep_lease: true,
+        };
+        let range = RangeRequest {
+            start: "a".into(),
+            end: "\0".into(),
+            limit: 9,
+            revision: Some(Revision(7)),
+            serializable: true,
+            keys_only: true,
+            count_only: true,
+            whole: true,
+            order: Some((SortBy::Value, true)),
+            only: Only { min_mod: Revision(1), max_mod: Revision(2), min_create: Revision(3), max_create: Revision(4) },
+        };
+        let nested = Txn { failure: vec![Op::Range(range)], ..Txn::default() };
         let txn = Txn {
             compare: vec![
                 Compare::unchanged("a", Revision(u64::MAX)),
                 Compare::exists("b"),
-                Compare { key: "c".into(), target: CompareTarget::Value("v".into()) },
+                Compare::has_value("c", "v"),
+                compare(CompareTarget::CreateRevision(Revision(1))),
+                compare(CompareTarget::Lease(LeaseId(-1))),
             ],
-            success: vec![Op::Put { key: "k".into(), value: vec![7; 300].into() }, Op::Delete { key: "d".into() }],
-            failure: vec![Op::Get { key: "g".into() }],
+            success: vec![Op::put("k", vec![7; 300]), Op::Put(full), Op::delete("d")],
+            failure: vec![
+                Op::get("g"),
+                Op::Delete(Delete { start: "a".into(), end: "b".into(), prev_kv: true }),
+                Op::Txn(Box::new(nested)),
+            ],
         };
         let compact = Compact { revision: Revision(300), check: Some((Revision(299), u64::MAX)) };
-        Entry { time_ms: 128, commands: vec![Command::Txn(txn), Command::Compact(compact)] }
+        let grant = Command::Grant { id: LeaseId(7), ttl_s: 60 };
+        let commands = vec![Command::Txn(txn), Command::Compact(compact), grant, Command::Revoke { id: LeaseId(7) }];
+        Entry { time_ms: 128, commands }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::mvcc::{Command, Compact, Entry, apply};
 use bytes::Bytes;
 
 fn put(mvcc: &mut Mvcc, hub: &Hub, key: &str) {
-    let op = Op::Put { key: Bytes::copy_from_slice(key.as_bytes()), value: Bytes::from("v") };
+    let op = Op::put(Bytes::copy_from_slice(key.as_bytes()), "v");
     let txn = Txn { success: vec![op], ..Txn::default() };
     apply(mvcc, &Entry { time_ms: 0, commands: vec![Command::Txn(txn)] }).unwrap();
     hub.publish(mvcc);
@@ -60,9 +60,10 @@ async fn compacted_history_refuses_watches() {
     let compact = Command::Compact(Compact { revision: Revision(3), check: None });
     apply(&mut mvcc, &Entry { time_ms: 0, commands: vec![compact] }).unwrap();
     hub.publish(&mvcc);
-    assert!(matches!(hub.watch(request(3)), Err(StoreError::Compacted { oldest: Revision(3), .. })));
-    let mut watch = hub.watch(request(4)).unwrap();
-    assert_eq!(watch.next().await.unwrap().unwrap().revision, Revision(4));
+    assert!(matches!(hub.watch(request(2)), Err(StoreError::Compacted { oldest: Revision(3), .. })));
+    let mut watch = hub.watch(request(3)).unwrap();
+    let batch = watch.next().await.unwrap().unwrap();
+    assert_eq!((batch.revision, batch.events.len()), (Revision(4), 2));
 }
 
 #[tokio::test]

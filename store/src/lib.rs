@@ -4,9 +4,9 @@
 
 mod api;
 mod codec;
+mod etcd;
 mod group;
 mod hub;
-mod kv;
 mod limits;
 mod mem;
 mod mvcc;
@@ -16,17 +16,22 @@ mod reply;
 mod wal;
 
 pub use api::{
-    Compare, CompareTarget, Event, EventKind, KeyValue, Op, OpReply, RangeReply, RangeRequest, Revision, Store,
-    StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest, prefix_end,
+    Compare, CompareTarget, Delete, Event, EventKind, KeyValue, LeaseId, Only, Op, OpReply, Put, RangeReply,
+    RangeRequest, Relation, Revision, SortBy, Store, StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest,
+    prefix_end,
 };
-/// The generated wire: see `proto/store.proto`.
+/// The generated wires: see `proto/`.
 mod proto {
     #![allow(clippy::all, clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
     tonic::include_proto!("gantry.store.v1");
+
+    pub mod etcd {
+        tonic::include_proto!("etcdserverpb");
+    }
 }
 
+pub use etcd::RemoteStore;
 pub use group::{Group, GroupConfig, GroupError, GroupStats};
-pub use kv::RemoteStore;
 pub use limits::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TXN_BYTES, MAX_VALUE_BYTES};
 pub use mem::MemStore;
 pub use mvcc::Retention;

@@ -1,53 +1,107 @@
 //! What a transaction may not exceed, checked before it is proposed. It never looks at stored data.
 
-use crate::api::{Op, StoreError, Txn};
+use crate::api::{Delete, Op, StoreError, Txn};
+use bytes::Bytes;
 use std::collections::BTreeSet;
 
-pub const MAX_OPERATIONS: usize = 4_096;
-pub const MAX_KEY_BYTES: usize = 4_096;
+/// etcd's `--max-txn-ops`: comparisons, and operations of each branch; what is nested counts where it is nested.
+pub const MAX_OPERATIONS: usize = 128;
+pub const MAX_KEY_BYTES: usize = 64 * 1024;
 pub const MAX_VALUE_BYTES: usize = 3 * 512 * 1024;
 pub const MAX_TXN_BYTES: usize = 16 * 1024 * 1024;
 
 /// The bytes that a transaction takes in a log entry, near enough to bound batches with.
 pub fn size(txn: &Txn) -> usize {
-    let compares: usize = txn.compare.iter().map(|c| c.key.len() + 40).sum();
+    let compares: usize = txn.compare.iter().map(|c| c.start.len() + c.end.len() + 40).sum();
     let ops = txn.success.iter().chain(&txn.failure).map(|op| match op {
-        Op::Put { key, value } => key.len() + value.len() + 16,
-        Op::Delete { key } | Op::Get { key } => key.len() + 16,
+        Op::Put(put) => put.key.len() + put.value.len() + 16,
+        Op::Delete(delete) => delete.start.len() + delete.end.len() + 16,
+        Op::Range(range) => range.start.len() + range.end.len() + 16,
+        Op::Txn(txn) => size(txn),
     });
     compares + ops.sum::<usize>()
 }
 
 /// Refuses what `apply` would have to refuse on every member, so that a bad request never reaches the log.
 pub fn check(txn: &Txn) -> Result<(), StoreError> {
-    let operations = txn.compare.len() + txn.success.len() + txn.failure.len();
-    at_most("the number of operations", operations, MAX_OPERATIONS)?;
-    for compare in &txn.compare {
-        check_key(&compare.key)?;
-    }
-    for branch in [&txn.success, &txn.failure] {
-        check_branch(branch)?;
-    }
+    check_counts(txn, MAX_OPERATIONS)?;
+    check_each(txn)?;
+    check_doubles(txn)?;
     at_most("the transaction", size(txn), MAX_TXN_BYTES)
 }
 
-fn check_branch(ops: &[Op]) -> Result<(), StoreError> {
-    let mut written = BTreeSet::new();
+fn check_counts(txn: &Txn, room: usize) -> Result<(), StoreError> {
+    let most = txn.compare.len().max(txn.success.len()).max(txn.failure.len());
+    let left = room.checked_sub(most).ok_or(StoreError::TooManyOps { limit: MAX_OPERATIONS })?;
+    txn.success.iter().chain(&txn.failure).try_for_each(|op| match op {
+        Op::Txn(nested) => check_counts(nested, left),
+        Op::Put(_) | Op::Delete(_) | Op::Range(_) => Ok(()),
+    })
+}
+
+fn check_each(txn: &Txn) -> Result<(), StoreError> {
+    txn.compare.iter().try_for_each(|compare| check_key(&compare.start))?;
+    txn.success.iter().chain(&txn.failure).try_for_each(|op| match op {
+        Op::Put(put) => {
+            at_most("a value", put.value.len(), MAX_VALUE_BYTES)?;
+            check_key(&put.key)
+        }
+        Op::Delete(delete) => check_key(&delete.start),
+        Op::Range(range) => check_key(&range.start),
+        Op::Txn(nested) => check_each(nested),
+    })
+}
+
+/// What one way through a transaction may write: keys put, and ranges deleted.
+#[derive(Default)]
+struct Written<'a> {
+    puts: BTreeSet<&'a Bytes>,
+    deletes: Vec<&'a Delete>,
+}
+
+/// No key may be put twice, or put and deleted. The branches of one transaction exclude each other (etcd's rule).
+fn check_doubles(txn: &Txn) -> Result<(), StoreError> {
+    writes(&txn.success)?;
+    writes(&txn.failure).map(drop)
+}
+
+fn writes(ops: &[Op]) -> Result<Written<'_>, StoreError> {
+    let mut all = Written::default();
     for op in ops {
-        let (key, writes) = match op {
-            Op::Put { key, value } => {
-                at_most("a value", value.len(), MAX_VALUE_BYTES)?;
-                (key, true)
+        match op {
+            Op::Put(put) => {
+                if !all.puts.insert(&put.key) {
+                    return Err(StoreError::DuplicateKey(put.key.clone()));
+                }
             }
-            Op::Delete { key } => (key, true),
-            Op::Get { key } => (key, false),
-        };
-        check_key(key)?;
-        if writes && !written.insert(key) {
-            return Err(StoreError::Invalid(format!("duplicate key in one transaction: {}", key.escape_ascii())));
+            Op::Delete(delete) => all.deletes.push(delete),
+            Op::Range(_) => {}
+            Op::Txn(nested) => {
+                // Either branch may run beside the operations around it, but not beside the other.
+                let (one, other) = (writes(&nested.success)?, writes(&nested.failure)?);
+                if let Some(double) = one.puts.iter().chain(&other.puts).find(|key| all.puts.contains(*key)) {
+                    return Err(StoreError::DuplicateKey(Bytes::clone(double)));
+                }
+                for branch in [one, other] {
+                    all.puts.extend(branch.puts);
+                    all.deletes.extend(branch.deletes);
+                }
+            }
         }
     }
-    Ok(())
+    let deleted = |key: &&Bytes| all.deletes.iter().any(|delete| deletes(delete, key));
+    match all.puts.iter().copied().find(deleted) {
+        Some(double) => Err(StoreError::DuplicateKey(double.clone())),
+        None => Ok(all),
+    }
+}
+
+fn deletes(delete: &Delete, key: &Bytes) -> bool {
+    match &delete.end[..] {
+        [] => *key == delete.start,
+        [0] => *key >= delete.start,
+        end => *key >= delete.start && &key[..] < end,
+    }
 }
 
 fn check_key(key: &[u8]) -> Result<(), StoreError> {
@@ -64,30 +118,39 @@ fn at_most(what: &'static str, size: usize, limit: usize) -> Result<(), StoreErr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
 
-    fn put(key: &'static str, value: usize) -> Op {
-        Op::Put { key: Bytes::from(key), value: vec![0; value].into() }
+    fn put(key: &str, value: usize) -> Op {
+        Op::put(key.to_owned(), vec![0; value])
+    }
+
+    fn nested(success: Vec<Op>, failure: Vec<Op>) -> Op {
+        Op::Txn(Box::new(Txn { success, failure, ..Txn::default() }))
+    }
+
+    fn delete(start: &'static str, end: &'static str) -> Op {
+        Op::Delete(Delete { start: start.into(), end: end.into(), prev_kv: false })
     }
 
     #[test]
     fn limits() {
-        let delete = Op::Delete { key: Bytes::from("a") };
-        let rows: [(&str, Vec<Op>, Result<(), &str>); 8] = [
+        let gets = |n: usize| (0..n).map(|_| Op::get("a")).collect::<Vec<_>>();
+        let wide = || vec![nested(gets(MAX_OPERATIONS - 1), vec![])];
+        let rows: [(&str, Vec<Op>, Result<(), &str>); 15] = [
             ("largest value", vec![put("a", MAX_VALUE_BYTES)], Ok(())),
             ("value too large", vec![put("a", MAX_VALUE_BYTES + 1)], Err("a value is")),
             ("empty key", vec![put("", 1)], Err("a key is empty")),
             ("put twice", vec![put("a", 1), put("a", 1)], Err("duplicate key")),
-            ("put and delete", vec![put("a", 1), delete], Err("duplicate key")),
-            ("get twice", vec![Op::Get { key: "a".into() }, Op::Get { key: "a".into() }], Ok(())),
-            ("too many", (0..=MAX_OPERATIONS).map(|_| Op::Get { key: "a".into() }).collect(), Err("number of op")),
-            (
-                "in all",
-                (0..11)
-                    .map(|i| put(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"][i], MAX_VALUE_BYTES))
-                    .collect(),
-                Err("the transaction"),
-            ),
+            ("put and delete", vec![put("a", 1), delete("a", "")], Err("duplicate key")),
+            ("put and delete of a range", vec![delete("a", "c"), put("b", 1)], Err("duplicate key")),
+            ("delete to the end", vec![delete("a", "\0"), put("b", 1)], Err("duplicate key")),
+            ("delete twice", vec![delete("a", "c"), delete("b", "")], Ok(())),
+            ("put beside a nested put", vec![put("a", 1), nested(vec![], vec![put("a", 1)])], Err("duplicate key")),
+            ("puts in branches that exclude each other", vec![nested(vec![put("a", 1)], vec![put("a", 1)])], Ok(())),
+            ("get twice", vec![Op::get("a"), Op::get("a")], Ok(())),
+            ("too many", gets(MAX_OPERATIONS + 1), Err("more than 128 operations")),
+            ("as many as may be, nested", wide(), Ok(())),
+            ("too many, nested", vec![wide(), wide()].concat(), Err("more than 128 operations")),
+            ("in all", (0..11).map(|i| put(&format!("k{i}"), MAX_VALUE_BYTES)).collect(), Err("the transaction")),
         ];
         for (name, success, expect) in rows {
             let result = check(&Txn { success, ..Txn::default() }).map_err(|e| e.to_string());

@@ -63,6 +63,6 @@ impl Store for MemStore {
 
     async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
         let replies = self.apply(vec![Command::Compact(Compact { revision, check: None })])?;
-        replies.into_iter().try_for_each(Reply::into_compacted)
+        replies.into_iter().try_for_each(|reply| reply.into_done().map(drop))
     }
 }

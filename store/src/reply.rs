@@ -1,7 +1,7 @@
 //! The bytes of replies and errors between members, for writes that a follower passes on.
 
-use crate::api::{KeyValue, OpReply, Revision, StoreError, TxnReply};
-use crate::codec::{DecodeError, Reader, put_bytes, put_u64};
+use crate::api::{KeyValue, LeaseId, OpReply, RangeReply, Revision, StoreError, TxnReply};
+use crate::codec::{self, DecodeError, Reader, put_bytes, put_u64};
 use crate::mvcc::Reply;
 use bytes::BufMut;
 
@@ -13,7 +13,10 @@ pub fn put_replies(out: &mut Vec<u8>, replies: &[Reply]) {
                 out.put_u8(1);
                 put_txn_reply(out, txn);
             }
-            Reply::Compacted => out.put_u8(2),
+            Reply::Done(revision) => {
+                out.put_u8(2);
+                put_u64(out, revision.0);
+            }
             Reply::Refused(error) => {
                 out.put_u8(3);
                 put_error(out, error);
@@ -26,8 +29,8 @@ pub fn replies(from: &mut Reader) -> Result<Vec<Reply>, DecodeError> {
     let mut replies = Vec::with_capacity(from.len()?);
     for _ in 0..replies.capacity() {
         replies.push(match from.u8()? {
-            1 => Reply::Txn(txn_reply(from)?),
-            2 => Reply::Compacted,
+            1 => Reply::Txn(txn_reply(from, 0)?),
+            2 => Reply::Done(Revision(from.u64()?)),
             3 => Reply::Refused(error(from)?),
             tag => return Err(DecodeError::Tag { what: "reply", tag }),
         });
@@ -41,30 +44,66 @@ fn put_txn_reply(out: &mut Vec<u8>, reply: &TxnReply) {
     put_u64(out, reply.ops.len() as u64);
     for op in &reply.ops {
         match op {
-            OpReply::Put => out.put_u8(1),
-            OpReply::Delete { deleted } => out.put_slice(&[2, u8::from(*deleted)]),
-            OpReply::Get(None) => out.put_u8(3),
-            OpReply::Get(Some(kv)) => {
-                out.put_u8(4);
+            OpReply::Put { prev: None } => out.put_u8(1),
+            OpReply::Put { prev: Some(kv) } => {
+                out.put_u8(2);
                 put_key_value(out, kv);
+            }
+            OpReply::Delete { deleted, prev } => {
+                out.put_u8(3);
+                put_u64(out, *deleted);
+                put_key_values(out, prev);
+            }
+            OpReply::Range(range) => {
+                out.put_u8(4);
+                put_key_values(out, &range.kvs);
+                put_u64(out, range.revision.0);
+                put_u64(out, range.count as u64);
+                out.put_u8(u8::from(range.more));
+            }
+            OpReply::Txn(txn) => {
+                out.put_u8(5);
+                put_txn_reply(out, txn);
             }
         }
     }
 }
 
-fn txn_reply(from: &mut Reader) -> Result<TxnReply, DecodeError> {
+fn txn_reply(from: &mut Reader, depth: usize) -> Result<TxnReply, DecodeError> {
+    if depth > codec::MAX_NESTING {
+        return Err(DecodeError::Range);
+    }
     let (succeeded, revision) = (from.u8()? != 0, Revision(from.u64()?));
-    let mut ops = Vec::with_capacity(from.len()?);
-    for _ in 0..ops.capacity() {
+    let mut ops = Vec::new();
+    for _ in 0..from.len()? {
         ops.push(match from.u8()? {
-            1 => OpReply::Put,
-            2 => OpReply::Delete { deleted: from.u8()? != 0 },
-            3 => OpReply::Get(None),
-            4 => OpReply::Get(Some(key_value(from)?)),
+            1 => OpReply::Put { prev: None },
+            2 => OpReply::Put { prev: Some(key_value(from)?) },
+            3 => OpReply::Delete { deleted: from.u64()?, prev: key_values(from)? },
+            4 => OpReply::Range(RangeReply {
+                kvs: key_values(from)?,
+                revision: Revision(from.u64()?),
+                count: usize::try_from(from.u64()?).map_err(|_| DecodeError::Range)?,
+                more: from.u8()? != 0,
+            }),
+            5 => OpReply::Txn(txn_reply(from, depth + 1)?),
             tag => return Err(DecodeError::Tag { what: "operation reply", tag }),
         });
     }
     Ok(TxnReply { succeeded, revision, ops })
+}
+
+fn put_key_values(out: &mut Vec<u8>, kvs: &[KeyValue]) {
+    put_u64(out, kvs.len() as u64);
+    kvs.iter().for_each(|kv| put_key_value(out, kv));
+}
+
+fn key_values(from: &mut Reader) -> Result<Vec<KeyValue>, DecodeError> {
+    let mut kvs = Vec::new();
+    for _ in 0..from.len()? {
+        kvs.push(key_value(from)?);
+    }
+    Ok(kvs)
 }
 
 pub fn put_key_value(out: &mut Vec<u8>, kv: &KeyValue) {
@@ -73,6 +112,7 @@ pub fn put_key_value(out: &mut Vec<u8>, kv: &KeyValue) {
     put_u64(out, kv.create_revision.0);
     put_u64(out, kv.mod_revision.0);
     put_u64(out, kv.version);
+    codec::put_lease(out, kv.lease);
 }
 
 pub fn key_value(from: &mut Reader) -> Result<KeyValue, DecodeError> {
@@ -82,11 +122,12 @@ pub fn key_value(from: &mut Reader) -> Result<KeyValue, DecodeError> {
         create_revision: Revision(from.u64()?),
         mod_revision: Revision(from.u64()?),
         version: from.u64()?,
+        lease: codec::lease(from)?,
     })
 }
 
 /// What `TooLarge` can be about: the error holds a static name.
-const LARGE: [&str; 4] = ["the number of operations", "a value", "a key", "the transaction"];
+const LARGE: [&str; 4] = ["the request", "a value", "a key", "the transaction"];
 
 pub fn put_error(out: &mut Vec<u8>, error: &StoreError) {
     let mut pair = |tag, a: u64, b: u64| {
@@ -103,6 +144,11 @@ pub fn put_error(out: &mut Vec<u8>, error: &StoreError) {
             out.put_u8(what as u8);
         }
         StoreError::Slow => out.put_u8(7),
+        StoreError::TooManyOps { limit } => pair(9, *limit as u64, 0),
+        StoreError::NoLease(id) => pair(10, id.0.cast_unsigned(), 0),
+        StoreError::LeaseExists(id) => pair(11, id.0.cast_unsigned(), 0),
+        StoreError::DuplicateKey(key) => put_tagged(out, 12, key),
+        StoreError::NoKey(key) => put_tagged(out, 13, key),
         StoreError::Invalid(text) => put_text(out, 4, text),
         StoreError::Unavailable(text) => put_text(out, 5, text),
         StoreError::Unknown(text) => put_text(out, 6, text),
@@ -111,8 +157,18 @@ pub fn put_error(out: &mut Vec<u8>, error: &StoreError) {
 }
 
 fn put_text(out: &mut Vec<u8>, tag: u8, text: &str) {
+    put_tagged(out, tag, text.as_bytes());
+}
+
+fn put_tagged(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.put_u8(tag);
-    put_bytes(out, text.as_bytes());
+    put_bytes(out, bytes);
+}
+
+/// A number of a `pair` whose second half means nothing.
+fn single(from: &mut Reader) -> Result<u64, DecodeError> {
+    let number = from.u64()?;
+    from.u64().map(|_| number)
 }
 
 pub fn error(from: &mut Reader) -> Result<StoreError, DecodeError> {
@@ -130,6 +186,11 @@ pub fn error(from: &mut Reader) -> Result<StoreError, DecodeError> {
         6 => StoreError::Unknown(text(from)?),
         7 => StoreError::Slow,
         8 => StoreError::Corrupt(text(from)?),
+        9 => StoreError::TooManyOps { limit: usize::try_from(single(from)?).map_err(|_| DecodeError::Range)? },
+        10 => StoreError::NoLease(LeaseId(single(from)?.cast_signed())),
+        11 => StoreError::LeaseExists(LeaseId(single(from)?.cast_signed())),
+        12 => StoreError::DuplicateKey(from.bytes()?),
+        13 => StoreError::NoKey(from.bytes()?),
         tag => return Err(DecodeError::Tag { what: "error", tag }),
     })
 }
@@ -150,11 +211,18 @@ mod tests {
             StoreError::Unknown("k".into()),
             StoreError::Slow,
             StoreError::Corrupt("c".into()),
+            StoreError::TooManyOps { limit: 128 },
+            StoreError::NoLease(LeaseId(-7)),
+            StoreError::LeaseExists(LeaseId(7)),
+            StoreError::DuplicateKey("d".into()),
+            StoreError::NoKey("n".into()),
         ];
         for expect in errors {
             let mut out = Vec::new();
             put_error(&mut out, &expect);
-            let found = error(&mut Reader::new(out.into())).unwrap();
+            let mut reader = Reader::new(out.into());
+            let found = error(&mut reader).unwrap();
+            assert!(reader.is_empty(), "{found:?}");
             assert_eq!(format!("{found:?}"), format!("{expect:?}"));
         }
     }

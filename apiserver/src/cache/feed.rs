@@ -294,8 +294,8 @@ mod tests {
         let running = group.clone();
         tokio::spawn(async move { running.run(cancel).await });
         group.wait_ready().await;
-        let value = r#"{"metadata":{"name":"a","namespace":"b"}}"#.into();
-        let op = Op::Put { key: CONFIG_MAP.key("b", "a").into(), value };
+        let value = r#"{"metadata":{"name":"a","namespace":"b"}}"#;
+        let op = Op::put(CONFIG_MAP.key("b", "a"), value);
         let made = store.txn(Txn { success: vec![op], ..Txn::default() }).await.unwrap().revision.0;
         // A version that nobody has is no sign of a broken feed.
         assert!(group.wait_for(made + 100).await.is_err());

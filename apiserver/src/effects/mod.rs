@@ -28,15 +28,15 @@ impl Effects {
     /// Takes a free key.
     pub fn take(&mut self, key: String, value: Vec<u8>) {
         self.compare.push(Compare::absent(key.clone()));
-        self.ops.push(Op::Put { key: key.into(), value: value.into() });
+        self.ops.push(Op::put(key, value));
     }
 
     pub fn put(&mut self, key: String, value: Vec<u8>) {
-        self.ops.push(Op::Put { key: key.into(), value: value.into() });
+        self.ops.push(Op::put(key, value));
     }
 
     pub fn free(&mut self, key: String) {
-        self.ops.push(Op::Delete { key: key.into() });
+        self.ops.push(Op::delete(key));
     }
 }
 

@@ -83,7 +83,7 @@ impl Bind<'_> {
             Compare::unchanged(pod_key.clone(), Revision(basis.pod.revision)),
             Compare::unchanged(allocation_key.clone(), Revision(basis.allocation.revision)),
         ];
-        let mut failure = vec![Op::Get { key: pod_key.clone().into() }, Op::Get { key: allocation_key.clone().into() }];
+        let mut failure = vec![Op::get(pod_key.clone()), Op::get(allocation_key.clone())];
         let mut success = Vec::with_capacity(3);
         if let Some((identity, current)) = &basis.claim {
             let key = AT_MOST_ONE_CLAIM.key(self.namespace, identity);
@@ -93,23 +93,20 @@ impl Bind<'_> {
             let held = current.as_ref().map(|claim| &claim.value);
             let (taken, epoch) = claim::taken(held, self.namespace, identity, uid, self.node, &now.to_string());
             compare.push(Compare::unchanged(key.clone(), Revision(current.as_ref().map_or(0, |claim| claim.revision))));
-            failure.push(Op::Get { key: key.clone().into() });
-            success.push(Op::Put { key: key.into(), value: taken.to_string().into() });
+            failure.push(Op::get(key.clone()));
+            success.push(Op::put(key, taken.to_string()));
             object_mut(&mut new["metadata"]["annotations"]).insert(claim::EPOCH.to_owned(), epoch.to_string().into());
         }
         mark_bound(&mut new, self.node, self.annotations, now);
         let bytes = serde_json::to_vec(&new).map_err(Status::internal)?;
-        success.push(Op::Put { key: pod_key.into(), value: bytes.into() });
-        success.push(Op::Put { key: allocation_key.into(), value: allocation::bumped(&basis.allocation.value).into() });
+        success.push(Op::put(pod_key, bytes));
+        success.push(Op::put(allocation_key, allocation::bumped(&basis.allocation.value)));
         Ok(Txn { compare, success, failure })
     }
 
     /// What a failed transaction found.
     pub fn lost(&self, reply: TxnReply, basis: Basis) -> Outcome<Lost> {
-        let mut found = reply.ops.into_iter().map(|op| match op {
-            OpReply::Get(kv) => kv,
-            _ => None,
-        });
+        let mut found = reply.ops.into_iter().map(OpReply::into_key_value);
         let read = |kv: Option<KeyValue>| kv.map(|kv| Stored::read(kv.value, kv.mod_revision.0)).transpose();
         let pod = read(found.next().flatten())?;
         let allocation = read(found.next().flatten())?;

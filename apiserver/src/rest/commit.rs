@@ -8,7 +8,7 @@ use crate::http::Outcome;
 use bytes::Bytes;
 use gantry_apimachinery::depth::{MAX_DEPTH, depth};
 use gantry_apimachinery::status::{Reason, Status};
-use gantry_store::{Compare, CompareTarget, MAX_VALUE_BYTES, Op, OpReply, Revision, Txn};
+use gantry_store::{Compare, MAX_VALUE_BYTES, Op, OpReply, Revision, Txn};
 use serde_json::Value;
 
 /// Writes that lose this many races in a row answer a conflict.
@@ -49,12 +49,12 @@ pub async fn commit(call: &Call<'_>, step: Commit<'_>) -> Outcome<Verdict> {
     let mut compare = vec![Compare::unchanged(key.clone(), Revision(expected))];
     compare.extend(step.effects.compare);
     let main = match step.object {
-        Some(_) => Op::Put { key: key.clone(), value: bytes.clone() },
-        None => Op::Delete { key: key.clone() },
+        Some(_) => Op::put(key.clone(), bytes.clone()),
+        None => Op::delete(key.clone()),
     };
     let mut success = vec![main];
     success.extend(step.effects.ops);
-    let failure = vec![Op::Get { key }];
+    let failure = vec![Op::get(key)];
     if call.options.dry_run {
         return dry_run(call, compare, failure, bytes, expected).await;
     }
@@ -66,10 +66,7 @@ pub async fn commit(call: &Call<'_>, step: Commit<'_>) -> Outcome<Verdict> {
 }
 
 fn changed(found: Option<OpReply>, expected: u64) -> Outcome<Verdict> {
-    let current = match found {
-        Some(OpReply::Get(Some(kv))) => Some(kv),
-        _ => None,
-    };
+    let current = found.and_then(OpReply::into_key_value);
     if current.as_ref().map_or(0, |kv| kv.mod_revision.0) == expected {
         return Ok(Verdict::Changed(None));
     }
@@ -97,8 +94,8 @@ async fn dry_run(
 /// Whether a decision made from `revision` still stands.
 pub async fn is_current(call: &Call<'_>, key: String, revision: u64) -> Outcome<Verdict> {
     let key: Bytes = key.into();
-    let compare = vec![Compare { key: key.clone(), target: CompareTarget::ModRevision(Revision(revision)) }];
-    let txn = Txn { compare, success: Vec::new(), failure: vec![Op::Get { key }] };
+    let compare = vec![Compare::unchanged(key.clone(), Revision(revision))];
+    let txn = Txn { compare, success: Vec::new(), failure: vec![Op::get(key)] };
     let reply = call.served.group.store.txn(txn).await.map_err(store_failure)?;
     if reply.succeeded {
         Ok(Verdict::Done { bytes: Bytes::new(), revision })

@@ -125,7 +125,7 @@ async fn a_delete_that_changes_nothing_asks_the_store_first() {
     let list = api.get(PODS).await.ok();
     assert!(list["items"][0]["metadata"]["deletionTimestamp"].is_string(), "the cache has the ending pod");
     // Gone behind the cache's back: on this one thread the feed does not run before the next request is answered.
-    let gone = Op::Delete { key: "/registry/pods/default/p".into() };
+    let gone = Op::delete("/registry/pods/default/p");
     api.stores.state.txn(Txn { success: vec![gone], ..Txn::default() }).await.unwrap();
     assert_eq!(api.delete(&path, &json!(null)).await.code, 404);
 }

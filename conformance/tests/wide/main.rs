@@ -2,6 +2,7 @@
 //! and three machines in network namespaces, on real containers. Cases run in the order of the table; each puts back
 //! what it took away.
 
+mod etcdctl;
 mod losses;
 mod together;
 
@@ -18,6 +19,10 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(together::a_service_spans_the_machines),
         case!(together::what_one_api_server_writes_the_other_reads_at_once),
         case!(together::one_of_two_creators_wins),
+        case!(etcdctl::it_reads_and_writes_through_every_member),
+        case!(etcdctl::it_watches_and_holds_leases),
+        case!(etcdctl::it_sees_the_members_agree),
+        case!(etcdctl::a_member_alone_compacts_and_saves),
         case!(losses::a_store_machine_dies_and_comes_back),
         case!(losses::without_a_majority_nothing_is_written_and_everything_runs),
         case!(losses::an_api_server_dies_and_comes_back),

@@ -3,35 +3,43 @@
 //! What an entry does is `mvcc`'s decision, who leads is Raft's; here they are only put together.
 
 mod clock;
+mod lessor;
+mod members;
 mod propose;
 mod read;
+#[cfg(test)]
+mod member_tests;
 #[cfg(test)]
 mod tests;
 mod upkeep;
 
 use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest};
+use crate::etcd::EtcdServices;
 use crate::hub::Hub;
-use crate::kv::KvService;
 use crate::limits;
 use crate::mvcc::{Command, Compact, MAX_TTL_MS, Mvcc, Reply, Retention};
 use crate::peer::{Factory, MAX_MESSAGE, PeerService, Peers, Services, StoreTls, TlsError, serve};
-use crate::proto::kv_server::KvServer;
 use crate::proto::peer_server::PeerServer;
 use crate::raft::log::Log;
 use crate::raft::machine::{Machine, Snapshots};
+use crate::raft::roster::Roster;
 use crate::raft::snapshot::{SnapshotDir, SnapshotError};
 use crate::raft::types::TypeConfig;
 use crate::wal::{OpenError, Wal, WalConfig};
 use clock::StoreClock;
+use lessor::Lessor;
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::impls::BasicNode;
-use openraft::{Raft, SnapshotPolicy};
-use std::collections::BTreeMap;
+use openraft::{Raft, RaftMetrics, SnapshotPolicy};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use lessor::Standing;
+pub use members::{ChangeError, Member};
 pub use propose::ProposeError;
 pub use read::ReadError;
 
@@ -45,8 +53,11 @@ pub struct GroupConfig {
     /// The group's own directory; made if missing.
     pub dir: PathBuf,
     pub member: u64,
-    /// Every member's `host:port`, this one's included. One, three or five.
+    /// Every member's `host:port`, this one's included. One, three or five when a group begins; what the group's log says
+    /// later is right.
     pub members: BTreeMap<u64, String>,
+    /// The group exists, and this member was added to it: it waits to be told instead of beginning one.
+    pub join: bool,
     /// How long a write waits for others to share its fdatasync.
     pub linger: Duration,
     /// Keys not written for this long are deleted, each in a revision of its own.
@@ -67,6 +78,7 @@ impl GroupConfig {
             dir: dir.into(),
             member: 1,
             members: BTreeMap::from([(1, String::new())]),
+            join: false,
             linger: Duration::ZERO,
             ttl: None,
             retention: Retention::default(),
@@ -125,9 +137,32 @@ pub struct Handle {
     pub hub: Arc<Hub>,
     pub peers: Peers,
     pub snapshots: Snapshots,
+    pub cluster: u64,
+    pub member: u64,
     wal: Wal,
     clock: Arc<StoreClock>,
-    member: u64,
+    lessor: Arc<Lessor>,
+    changing: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Handle {
+    pub fn term(&self) -> u64 {
+        self.wal.vote().map_or(0, |vote| vote.leader_id.term)
+    }
+
+    /// What Raft says of itself; a copy, because holding the original stops Raft.
+    pub fn metrics(&self) -> RaftMetrics<TypeConfig> {
+        self.raft.metrics().borrow_watched().clone()
+    }
+
+    /// The members that decide.
+    pub fn voters(&self) -> BTreeSet<u64> {
+        self.metrics().membership_config.membership().voter_ids().collect()
+    }
+
+    pub fn wal_bytes_after(&self, index: u64) -> u64 {
+        self.wal.bytes_after(index)
+    }
 }
 
 impl Group {
@@ -140,12 +175,13 @@ impl Group {
 
     async fn open_here(mut config: GroupConfig) -> Result<Self, GroupError> {
         validate(&config)?;
-        let single = config.members.len() == 1;
+        let single = config.members.len() == 1 && !config.join;
         let handle = start_raft(&config).await?;
         let cancel = CancellationToken::new();
         let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
         let reader = read::Reader::start(handle.clone(), cancel.clone());
         tokio::spawn(upkeep::run(handle.clone(), proposer.clone(), config.ttl, config.retention, cancel.clone()));
+        tokio::spawn(upkeep::revoke_expired(handle.clone(), proposer.clone(), cancel.clone()));
         let group = Self { handle, proposer, reader, stop: Arc::new(cancel.clone().drop_guard()) };
         if let Some(listener) = config.listener.take() {
             group.serve(listener, config.tls.as_ref(), cancel)?;
@@ -175,6 +211,9 @@ impl Group {
         let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
         let raft = &self.handle.raft;
         if !raft.is_initialized().await.map_err(|e| raft_error(&e))? {
+            if config.join {
+                return Ok(());
+            }
             let nodes: BTreeMap<_, _> = config.members.iter().map(|(id, a)| (*id, BasicNode::new(a))).collect();
             // Every member starts with the same list, which is as good as one of them doing so. Another may have been
             // quicker and asked for this one's vote already.
@@ -182,7 +221,7 @@ impl Group {
                 Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
                 Err(error) => return Err(raft_error(&error)),
             }
-        } else if config.members.len() == 1 {
+        } else if self.handle.voters().iter().eq([&config.member]) {
             raft.trigger().elect(false).await.map_err(|e| raft_error(&e))?;
         }
         Ok(())
@@ -201,10 +240,8 @@ impl Group {
             .max_encoding_message_size(MAX_MESSAGE);
         let store =
             Serving { proposer: self.proposer.clone(), reader: self.reader.clone(), hub: self.handle.hub.clone() };
-        let kv = KvServer::new(KvService::new(Arc::new(store)))
-            .max_decoding_message_size(MAX_MESSAGE)
-            .max_encoding_message_size(MAX_MESSAGE);
-        tokio::spawn(serve(listener, tls.cloned(), Services { peer, kv }, cancel));
+        let etcd = EtcdServices::new(store, self.handle.clone());
+        tokio::spawn(serve(listener, tls.cloned(), Services { peer, etcd }, cancel));
         Ok(())
     }
 
@@ -255,10 +292,10 @@ impl Group {
 
 fn validate(config: &GroupConfig) -> Result<(), GroupError> {
     let bad = |what: &str| Err(GroupError::Config { group: config.name.clone(), what: what.to_owned() });
-    if !config.members.contains_key(&config.member) {
+    if !config.join && !config.members.contains_key(&config.member) {
         return bad("the member is not in the list of members");
     }
-    if ![1, 3, 5].contains(&config.members.len()) {
+    if !config.join && ![1, 3, 5].contains(&config.members.len()) {
         return bad("a group has 1, 3 or 5 members");
     }
     if config.members.len() > 1 && config.listener.is_none() {
@@ -286,19 +323,24 @@ async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
     };
     let hub = Hub::new(mvcc.clone());
     let snapshots = Snapshots::new(dir, current);
-    let machine = Machine::new(mvcc, hub.clone(), snapshots.clone());
-    let peers = Peers::new(&config.name, config.member, &config.members, config.tls.as_ref())?;
+    let roster = Roster::new(&config.members);
+    let machine = Machine::new(mvcc, hub.clone(), snapshots.clone(), roster.clone());
+    let peers = Peers::new(&config.name, config.tls.as_ref(), roster);
+    for (_, address) in config.members.iter().filter(|(id, _)| **id != config.member) {
+        crate::peer::channel(address, config.tls.as_ref())?;
+    }
     let factory = Factory { peers: peers.clone() };
     let raft_config = raft_config(config).map_err(|error| GroupError::Raft(error.to_string()))?;
     let raft = Raft::new(config.member, Arc::new(raft_config), factory, Log::new(wal.clone()), machine);
     let raft = raft.await.map_err(|error| GroupError::Raft(error.to_string()))?;
     let clock = Arc::new(StoreClock::default());
-    Ok(Handle { raft, hub, peers, snapshots, wal, clock, member: config.member })
+    let (cluster, lessor) = (cluster_id(&config.name), Arc::default());
+    Ok(Handle { raft, hub, peers, snapshots, cluster, member: config.member, wal, clock, lessor, changing: Arc::default() })
 }
 
-/// A single member needs no ticks: it is elected at once and has nobody to hear from.
+/// A member that nobody can join needs no ticks: it is elected at once and has nobody to hear from.
 fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::ConfigError> {
-    let single = config.members.len() == 1;
+    let alone = config.members.len() == 1 && config.listener.is_none();
     openraft::Config {
         cluster_name: config.name.clone(),
         heartbeat_interval: 300,
@@ -309,20 +351,39 @@ fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::Confi
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: config.log_keep,
         purge_batch_size: 1,
-        enable_tick: !single,
-        enable_heartbeat: !single,
+        enable_tick: !alone,
+        enable_heartbeat: !alone,
         enable_pre_vote: Some(true),
-        enable_leader_restore: Some(!single),
+        enable_leader_restore: Some(!alone),
         ..openraft::Config::default()
     }
     .validate()
 }
 
+/// A group's number towards etcd's clients.
+fn cluster_id(name: &str) -> u64 {
+    let crc = u64::from(crc32fast::hash(name.as_bytes()));
+    crc << 32 | !crc & 0xffff_ffff
+}
+
 /// The store that this member's listener offers; it does not keep the member alive.
-struct Serving {
+#[derive(Clone)]
+pub struct Serving {
     proposer: propose::Proposer,
     reader: read::Reader,
     hub: Arc<Hub>,
+}
+
+impl Serving {
+    /// Carries out one command that has no other answer than the revision.
+    pub async fn command(&self, command: Command) -> Result<Revision, StoreError> {
+        let reply = self.proposer.propose(vec![command]).await?.into_iter().next();
+        reply.map_or_else(|| Err(StoreError::Unknown("the reply is missing".into())), Reply::into_done)
+    }
+
+    pub async fn read_index(&self) -> Result<Revision, StoreError> {
+        self.reader.read_index().await
+    }
 }
 
 async fn txn_batch(
@@ -347,6 +408,10 @@ macro_rules! implement_store {
         impl Store for $type {
             async fn txn(&$self, txn: Txn) -> Result<TxnReply, StoreError> {
                 limits::check(&txn)?;
+                if !txn.writes() {
+                    $reader.read_index().await?;
+                    return $hub.view().read(&txn);
+                }
                 let replies = $proposer.propose(vec![Command::Txn(txn)]).await?;
                 let reply = replies.into_iter().next();
                 reply.map_or_else(|| Err(StoreError::Unknown("the reply is missing".into())), Reply::into_txn)
@@ -373,7 +438,7 @@ macro_rules! implement_store {
 
             async fn compact(&$self, revision: Revision) -> Result<(), StoreError> {
                 let compact = Command::Compact(Compact { revision, check: None });
-                $proposer.propose(vec![compact]).await?.into_iter().try_for_each(Reply::into_compacted)
+                $proposer.propose(vec![compact]).await?.into_iter().try_for_each(|reply| reply.into_done().map(drop))
             }
         }
     };

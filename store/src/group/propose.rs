@@ -70,7 +70,7 @@ impl Proposer {
 fn size(command: &Command) -> usize {
     match command {
         Command::Txn(txn) => limits::size(txn),
-        Command::Compact(_) => 32,
+        Command::Compact(_) | Command::Grant { .. } | Command::Revoke { .. } => 32,
     }
 }
 
@@ -151,8 +151,7 @@ pub struct Submitted {
 
 impl Handle {
     fn store_time(&self) -> u64 {
-        let term = self.wal.vote().map_or(0, |vote| vote.leader_id.term);
-        self.clock.now_ms(term, &self.hub.view())
+        self.clock.now_ms(self.term(), &self.hub.view())
     }
 
     /// Store time, if this member leads.
@@ -227,7 +226,8 @@ impl Handle {
         let replies = self.peers.propose(leader, body.into()).await?;
         let newest = replies.iter().filter_map(|reply| match reply {
             Reply::Txn(txn) => Some(txn.revision),
-            Reply::Compacted | Reply::Refused(_) => None,
+            Reply::Done(revision) => Some(*revision),
+            Reply::Refused(_) => None,
         });
         if let Some(newest) = newest.max()
             && tokio::time::timeout(PATIENCE, self.hub.reached(newest)).await.is_err()

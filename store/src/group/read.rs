@@ -1,8 +1,10 @@
 //! Linearizable reads: one ReadIndex round serves everyone who waited when it began. A follower asks the leader for its
 //! revision and waits until it has applied as much.
 
+use super::clock::boottime_ms;
+use super::lessor::{Moment, Standing};
 use super::{Handle, PATIENCE};
-use crate::api::{Revision, StoreError};
+use crate::api::{LeaseId, Revision, StoreError};
 use crate::peer::ForwardError;
 use openraft::errors::{LinearizableReadError, RaftError};
 use openraft::raft::ReadPolicy;
@@ -86,6 +88,50 @@ impl Handle {
             }
             tokio::time::sleep(RETRY).await;
         }
+    }
+
+    /// How a lease stands, after renewing it if so asked: here or with the leader, until patience ends.
+    pub async fn lease(&self, id: LeaseId, renew: bool) -> Result<Standing, StoreError> {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let leader = match self.lease_here(id, renew) {
+                Ok(standing) => return standing.ok_or(StoreError::NoLease(id)),
+                Err(ReadError::Store(error)) => return Err(error),
+                Err(ReadError::NotLeader(leader)) => leader,
+            };
+            if let Some(leader) = leader.filter(|leader| *leader != self.member) {
+                match self.peers.lease(leader, id, renew).await {
+                    Ok(standing) => return Ok(standing),
+                    Err(ForwardError::Store(error)) => return Err(error),
+                    // Renewing again is always safe.
+                    Err(ForwardError::NotLeader | ForwardError::Unreachable(_) | ForwardError::Unknown(_)) => {}
+                }
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return Err(StoreError::Unavailable("no leader".into()));
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// How a lease stands, if this member leads. `None`: there is no such lease.
+    pub fn lease_here(&self, id: LeaseId, renew: bool) -> Result<Option<Standing>, ReadError> {
+        if !self.raft.is_leader() {
+            return Err(ReadError::NotLeader(self.metrics().current_leader));
+        }
+        Ok(self.lessor.look(self.moment(), &self.hub.view(), id, renew))
+    }
+
+    /// The leases that have run out, if this member leads.
+    pub fn expired_leases(&self) -> Vec<LeaseId> {
+        if !self.raft.is_leader() {
+            return Vec::new();
+        }
+        self.lessor.expired(self.moment(), &self.hub.view())
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { term: self.term(), now_ms: boottime_ms() }
     }
 
     async fn catch_up(&self, revision: Revision) -> Result<Revision, StoreError> {

@@ -2,19 +2,19 @@
 
 use super::*;
 use crate::api::{Compare, EventKind, Op};
-use crate::kv::RemoteStore;
+use crate::etcd::RemoteStore;
 use bytes::Bytes;
 use std::net::TcpListener;
 use tempfile::TempDir;
 
-const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
-fn put(key: &str, value: &str) -> Txn {
-    let op = Op::Put { key: Bytes::copy_from_slice(key.as_bytes()), value: Bytes::copy_from_slice(value.as_bytes()) };
+pub fn put(key: &str, value: &str) -> Txn {
+    let op = Op::put(key.to_owned(), value.to_owned());
     Txn { success: vec![op], ..Txn::default() }
 }
 
-async fn keys(store: &dyn Store) -> Vec<(String, String)> {
+pub async fn keys(store: &dyn Store) -> Vec<(String, String)> {
     let reply = store.range(RangeRequest::prefix("")).await.unwrap();
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     reply.kvs.iter().map(|kv| (text(&kv.key), text(&kv.value))).collect()
@@ -24,7 +24,7 @@ fn expected(n: usize) -> Vec<(String, String)> {
     (0..n).map(|i| (format!("k{i:03}"), format!("v{i}"))).collect()
 }
 
-async fn write(store: &dyn Store, range: std::ops::Range<usize>) {
+pub async fn write(store: &dyn Store, range: std::ops::Range<usize>) {
     for i in range {
         store.txn(put(&format!("k{i:03}"), &format!("v{i}"))).await.unwrap();
     }
@@ -58,7 +58,7 @@ async fn a_single_member_recovers_from_its_log_and_from_a_snapshot() {
 }
 
 /// Polls until `condition` holds; the deadline is far beyond what it takes.
-async fn wait(mut condition: impl FnMut() -> bool) {
+pub async fn wait(mut condition: impl FnMut() -> bool) {
     let polled = async {
         while !condition() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -73,7 +73,7 @@ async fn a_second_process_is_kept_out_and_bad_requests_never_reach_the_log() {
     let group = Group::open(GroupConfig::single("state", dir.path())).await.unwrap();
     let second = Group::open(GroupConfig::single("state", dir.path())).await;
     assert!(matches!(second.err(), Some(GroupError::Log(OpenError::InUse { .. }))));
-    let large = Txn { success: vec![Op::Put { key: "k".into(), value: vec![0; 2 << 20].into() }], ..Txn::default() };
+    let large = Txn { success: vec![Op::put("k", vec![0; 2 << 20])], ..Txn::default() };
     assert!(matches!(group.txn(large.clone()).await, Err(StoreError::TooLarge { .. })));
     let replies = group.txn_batch(vec![large, put("a", "1")]).await.unwrap();
     assert!(matches!(replies[..], [Err(StoreError::TooLarge { .. }), Ok(TxnReply { revision: Revision(2), .. })]));
@@ -262,10 +262,11 @@ async fn a_remote_store_works_over_tls_and_strangers_do_not() {
     let mut watch = remote.watch(request).await.unwrap();
     write(&remote, 0..3).await;
     assert_eq!(keys(&remote).await, expected(3));
-    let failed =
-        Txn { compare: vec![Compare::exists("none")], failure: vec![Op::Get { key: "k001".into() }], ..put("x", "") };
+    let failed = Txn { compare: vec![Compare::exists("none")], failure: vec![Op::get("k001")], ..put("x", "") };
     let reply = remote.txn(failed).await.unwrap();
-    assert!(!reply.succeeded && matches!(&reply.ops[..], [crate::api::OpReply::Get(Some(kv))] if kv.value == "v1"));
+    assert!(!reply.succeeded);
+    let found = reply.ops.into_iter().next().and_then(crate::api::OpReply::into_key_value);
+    assert_eq!(found.map(|kv| kv.value), Some("v1".into()));
     let mut revisions = Vec::new();
     while revisions.len() < 3 {
         let batch = tokio::time::timeout(DEADLINE, watch.next()).await.unwrap().unwrap().unwrap();

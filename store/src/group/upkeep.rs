@@ -8,6 +8,10 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const EVERY: Duration = Duration::from_secs(5);
+/// How late a lease may be revoked (etcd looks as often).
+const LEASES_EVERY: Duration = Duration::from_millis(500);
+/// Revocations in one entry: each may delete many keys.
+const REVOKE_MOST: usize = 100;
 /// The log that a restart may have to apply again: this, or as much as the snapshot itself.
 const LOG_BYTES: u64 = 64 << 20;
 /// Expiries in one round; the rest follows in the next.
@@ -17,6 +21,25 @@ const EXPIRE_ROUNDS: u32 = 6;
 /// A compaction of fewer revisions than this waits for `PATIENT_ROUNDS`, so that a quiet store stays quiet.
 const COMPACT_LEAST: u64 = 500;
 const PATIENT_ROUNDS: u32 = 24;
+
+/// Revokes leases that have run out, while this member leads.
+pub async fn revoke_expired(handle: Handle, proposer: Proposer, cancel: CancellationToken) {
+    let mut timer = tokio::time::interval(LEASES_EVERY);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        for some in handle.expired_leases().chunks(REVOKE_MOST) {
+            let revoke = some.iter().map(|id| Command::Revoke { id: *id }).collect();
+            if let Err(error) = proposer.propose(revoke).await {
+                tracing::warn!(%error, "leases that ran out were not revoked");
+                break;
+            }
+        }
+    }
+}
 
 pub async fn run(
     handle: Handle,

@@ -1,8 +1,9 @@
-//! Applies one entry: transactions against the live keys, and compactions. It never refuses what `limits` accepts.
+//! Applies one entry: transactions against the live keys, leases, and compactions. It refuses only what cannot be known
+//! before the entry's turn; the rest `limits` refuses before it is proposed.
 
 use super::{Applied, Change, Command, Commit, Compact, Diverged, Entry, Live, Mark, Mvcc, Reply, Superseded};
 use super::{MARK_EVERY_MS, MARK_KEPT_MS, chain};
-use crate::api::{Compare, CompareTarget, KeyValue, Op, OpReply, Revision, StoreError, Txn, TxnReply};
+use crate::api::{KeyValue, LeaseId, Put, Revision, StoreError};
 use crate::limits;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -17,11 +18,14 @@ pub fn apply(mvcc: &mut Mvcc, entry: &Entry) -> Result<Applied, Diverged> {
     let mut replies = Vec::with_capacity(entry.commands.len());
     for command in &entry.commands {
         replies.push(match command {
-            Command::Txn(txn) => match limits::check(txn) {
-                Ok(()) => Reply::Txn(mvcc.transact(txn)),
-                Err(error) => Reply::Refused(error),
-            },
+            Command::Txn(txn) => {
+                limits::check(txn).and_then(|()| mvcc.transact(txn)).map_or_else(Reply::Refused, Reply::Txn)
+            }
             Command::Compact(compact) => mvcc.compact(compact)?,
+            Command::Grant { id, ttl_s } => {
+                mvcc.grant(*id, *ttl_s).map_or_else(Reply::Refused, |()| Reply::Done(mvcc.revision()))
+            }
+            Command::Revoke { id } => mvcc.revoke(*id).map_or_else(Reply::Refused, |()| Reply::Done(mvcc.revision())),
         });
     }
     if mvcc.revision > before {
@@ -31,73 +35,52 @@ pub fn apply(mvcc: &mut Mvcc, entry: &Entry) -> Result<Applied, Diverged> {
 }
 
 impl Mvcc {
-    fn transact(&mut self, txn: &Txn) -> TxnReply {
-        let succeeded = txn.compare.iter().all(|compare| self.holds(compare));
-        let ops = if succeeded { &txn.success } else { &txn.failure };
-        let revision = Revision(self.revision + 1);
-        let mut changes = Vec::new();
-        let mut replies = Vec::with_capacity(ops.len());
-        for op in ops {
-            replies.push(match op {
-                Op::Put { key, value } => {
-                    changes.push(self.put(key, value, revision));
-                    OpReply::Put
-                }
-                Op::Delete { key } => {
-                    let change = self.delete(key, revision);
-                    let deleted = change.is_some();
-                    changes.extend(change);
-                    OpReply::Delete { deleted }
-                }
-                Op::Get { key } => OpReply::Get(self.get(key).map(|kv| KeyValue::clone(kv))),
-            });
-        }
-        if !changes.is_empty() {
-            self.commit_changes(changes);
-        }
-        TxnReply { succeeded, revision: self.revision(), ops: replies }
-    }
-
-    fn holds(&self, compare: &Compare) -> bool {
-        let found = self.get(&compare.key);
-        match &compare.target {
-            CompareTarget::ModRevision(revision) => found.map_or(Revision(0), |kv| kv.mod_revision) == *revision,
-            CompareTarget::Exists => found.is_some(),
-            CompareTarget::Value(value) => found.map_or(&b""[..], |kv| &kv.value) == &value[..],
-        }
-    }
-
-    pub(super) fn put(&mut self, key: &Bytes, value: &Bytes, revision: Revision) -> Change {
-        let prev = self.get(key).cloned();
+    pub(super) fn put(&mut self, put: &Put, revision: Revision) -> Change {
+        let prev = self.get(&put.key).cloned();
         let (create_revision, version) = prev.as_ref().map_or((revision, 1), |p| (p.create_revision, p.version + 1));
         // The key's bytes are shared between versions; those of the request may pin a whole network buffer.
-        let key = prev.as_ref().map_or_else(|| Bytes::copy_from_slice(key), |p| p.key.clone());
-        let kv = Arc::new(KeyValue { key, value: value.clone(), create_revision, mod_revision: revision, version });
+        let key = prev.as_ref().map_or_else(|| Bytes::copy_from_slice(&put.key), |p| p.key.clone());
+        let value = match &prev {
+            Some(prev) if put.keep_value => prev.value.clone(),
+            _ => put.value.clone(),
+        };
+        let before = prev.as_ref().map_or(LeaseId::NONE, |p| p.lease);
+        let lease = if put.keep_lease { before } else { put.lease };
+        self.attach(&key, before, lease);
+        let kv = Arc::new(KeyValue { key, value, create_revision, mod_revision: revision, version, lease });
         self.live.insert(Live(kv.clone()));
-        Change { kv, deleted: false, prev }
+        self.remember(Change { kv, deleted: false, prev })
     }
 
-    pub(super) fn delete(&mut self, key: &Bytes, revision: Revision) -> Option<Change> {
-        let Live(prev) = self.live.remove(&key[..])?;
+    pub(super) fn delete(&mut self, key: &[u8], revision: Revision) -> Option<Change> {
+        let Live(prev) = self.live.remove(key)?;
+        self.attach(&prev.key, prev.lease, LeaseId::NONE);
         let kv = Arc::new(KeyValue {
             key: prev.key.clone(),
             value: Bytes::new(),
             create_revision: Revision(0),
             mod_revision: revision,
             version: 0,
+            lease: LeaseId::NONE,
         });
-        Some(Change { kv, deleted: true, prev: Some(prev) })
+        Some(self.remember(Change { kv, deleted: true, prev: Some(prev) }))
+    }
+
+    /// Writes the undo record at once, so that a later operation of the same transaction can read the past.
+    fn remember(&mut self, change: Change) -> Change {
+        let at = Superseded { key: change.kv.key.clone(), until: change.kv.mod_revision.0 };
+        self.past.insert(at, change.prev.clone());
+        change
     }
 
     /// Takes changes already made to `live` into history as the next revision.
     pub(super) fn commit_changes(&mut self, changes: Vec<Change>) {
         self.revision += 1;
-        let mut superseded_bytes = 0;
-        for change in &changes {
+        let size = |change: &Change| {
             let held = change.prev.as_ref().map_or(0, |p| p.value.len());
-            superseded_bytes += (held + change.kv.key.len() + VERSION_OVERHEAD) as u64;
-            self.past.insert(Superseded { key: change.kv.key.clone(), until: self.revision }, change.prev.clone());
-        }
+            (held + change.kv.key.len() + VERSION_OVERHEAD) as u64
+        };
+        let superseded_bytes = changes.iter().map(size).sum();
         self.superseded_bytes += superseded_bytes;
         self.hash = chain::next(self.hash, self.revision, &changes);
         let commit = Commit { revision: self.revision, changes, hash: self.hash, superseded_bytes };
@@ -115,18 +98,21 @@ impl Mvcc {
             let error = StoreError::Future { requested: compact.revision, current: self.revision() };
             return Ok(Reply::Refused(error));
         }
-        while self.history.front().is_some_and(|commit| commit.revision <= compact.revision.0) {
+        if compact.revision.0 <= self.compacted {
+            let error = StoreError::Compacted { requested: compact.revision, oldest: self.oldest() };
+            return Ok(Reply::Refused(error));
+        }
+        // The commit of the oldest readable revision stays: a watch may begin with it (etcd's rule).
+        while self.history.front().is_some_and(|commit| commit.revision < compact.revision.0) {
             let commit = self.history.pop_front().expect("the loop's condition saw a front");
             self.superseded_bytes -= commit.superseded_bytes;
             for change in &commit.changes {
                 self.past.remove(&Superseded { key: change.kv.key.clone(), until: commit.revision });
             }
         }
-        if compact.revision.0 > self.compacted {
-            self.compacted = compact.revision.0;
-            self.hash = chain::compacted(self.hash, self.compacted);
-        }
-        Ok(Reply::Compacted)
+        self.compacted = compact.revision.0;
+        self.hash = chain::compacted(self.hash, self.compacted);
+        Ok(Reply::Done(self.revision()))
     }
 
     /// Remembers when `revision` was written, at most once a second.

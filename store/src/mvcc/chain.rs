@@ -2,6 +2,7 @@
 //! forgery.
 
 use super::Change;
+use crate::api::LeaseId;
 
 /// The chain's next value after one revision's changes.
 pub fn next(hash: u64, revision: u64, changes: &[Change]) -> u64 {
@@ -14,6 +15,7 @@ pub fn next(hash: u64, revision: u64, changes: &[Change]) -> u64 {
         let key = (change.kv.key.len() as u64) << 32;
         hash = mix(hash ^ key ^ u64::from(crc.finalize()));
         hash = mix(hash ^ change.kv.create_revision.0 ^ change.kv.version.rotate_left(32));
+        hash = mix(hash ^ change.kv.lease.0.cast_unsigned());
     }
     hash
 }
@@ -21,6 +23,11 @@ pub fn next(hash: u64, revision: u64, changes: &[Change]) -> u64 {
 /// The chain's next value after a compaction.
 pub fn compacted(hash: u64, revision: u64) -> u64 {
     mix(hash ^ revision.rotate_left(17))
+}
+
+/// The chain's next value after a lease was granted, or revoked (`ttl_s` 0).
+pub fn leased(hash: u64, id: LeaseId, ttl_s: i64) -> u64 {
+    mix(mix(hash ^ id.0.cast_unsigned()) ^ ttl_s.cast_unsigned().rotate_left(29))
 }
 
 /// The finaliser of splitmix64.

@@ -5,19 +5,22 @@
 
 mod apply;
 mod chain;
+mod lease;
 mod read;
 mod retain;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod txn;
 
-use crate::api::{KeyValue, Revision, StoreError, Txn, TxnReply};
+use crate::api::{KeyValue, LeaseId, Revision, StoreError, Txn, TxnReply};
 use bytes::Bytes;
 use imbl::{OrdMap, OrdSet, Vector};
 use std::borrow::Borrow;
 use std::sync::Arc;
 
 pub use apply::apply;
+pub use lease::Lease;
 pub use read::Span;
 pub use retain::{MARK_KEPT_MS, MAX_TTL_MS, Retention, compaction, expired};
 pub use transfer::{Base, Builder};
@@ -34,6 +37,14 @@ pub struct Entry {
 pub enum Command {
     Txn(Txn),
     Compact(Compact),
+    Grant {
+        id: LeaseId,
+        ttl_s: i64,
+    },
+    /// Deletes the lease's keys, too.
+    Revoke {
+        id: LeaseId,
+    },
 }
 
 /// Forgets what only readers before `revision` could see.
@@ -48,7 +59,8 @@ pub struct Compact {
 #[derive(Clone, Debug)]
 pub enum Reply {
     Txn(TxnReply),
-    Compacted,
+    /// What has no other answer than that it is done; with the revision then.
+    Done(Revision),
     Refused(StoreError),
 }
 
@@ -57,13 +69,13 @@ impl Reply {
         match self {
             Self::Txn(reply) => Ok(reply),
             Self::Refused(error) => Err(error),
-            Self::Compacted => Err(StoreError::Unknown("the reply is another command's".into())),
+            Self::Done(_) => Err(StoreError::Unknown("the reply is another command's".into())),
         }
     }
 
-    pub fn into_compacted(self) -> Result<(), StoreError> {
+    pub fn into_done(self) -> Result<Revision, StoreError> {
         match self {
-            Self::Compacted => Ok(()),
+            Self::Done(revision) => Ok(revision),
             Self::Refused(error) => Err(error),
             Self::Txn(_) => Err(StoreError::Unknown("the reply is another command's".into())),
         }
@@ -157,10 +169,11 @@ pub struct Mvcc {
     /// Reads below this are refused; 0 = nothing was ever compacted.
     compacted: u64,
     live: OrdSet<Live>,
-    /// Undo records: what a key was before a revision (`None`: absent). Only for revisions after `compacted`.
+    /// Undo records: what a key was before a revision (`None`: absent). Only for revisions in `history`.
     past: OrdMap<Superseded, Option<Arc<KeyValue>>>,
-    /// One commit per revision, the last is `revision`'s. Starts after `compacted`.
+    /// One commit per revision, the last is `revision`'s. Starts at `compacted`.
     history: Vector<Arc<Commit>>,
+    leases: OrdMap<LeaseId, Lease>,
     superseded_bytes: u64,
     hash: u64,
     time_ms: u64,
@@ -177,6 +190,7 @@ impl Default for Mvcc {
             live: OrdSet::new(),
             past: OrdMap::new(),
             history: Vector::new(),
+            leases: OrdMap::new(),
             superseded_bytes: 0,
             hash: 0,
             time_ms: 0,
@@ -190,9 +204,14 @@ impl Mvcc {
         Revision(self.revision)
     }
 
-    /// The oldest revision that can be read; watches start after it.
+    /// The oldest revision that can be read, and that a watch can start from.
     pub fn oldest(&self) -> Revision {
         Revision(self.compacted.max(1))
+    }
+
+    /// The revision that history starts after: the one before the oldest that can be read.
+    fn floor(&self) -> u64 {
+        self.compacted.max(2) - 1
     }
 
     /// The hash chain over everything applied so far.
@@ -228,7 +247,7 @@ impl Mvcc {
     pub fn validate(&self) {
         assert!(self.compacted <= self.revision);
         let first = self.revision + 1 - self.history.len() as u64;
-        assert_eq!(first, self.compacted.max(1) + 1, "history starts right after the compacted revision");
+        assert_eq!(first, self.floor() + 1, "history starts with the compacted revision");
         let mut bytes = 0;
         let mut undo = 0;
         for (at, commit) in self.history.iter().enumerate() {
@@ -241,6 +260,10 @@ impl Mvcc {
         assert_eq!(undo, self.past.len());
         for live in &self.live {
             assert!(live.0.mod_revision.0 <= self.revision && live.0.create_revision <= live.0.mod_revision);
+        }
+        for (id, lease) in &self.leases {
+            let attached = self.live.iter().filter(|live| live.0.lease == *id).map(|live| &live.0.key);
+            assert!(lease.keys.iter().eq(attached), "lease {id:?} holds exactly the keys that name it");
         }
         assert!(
             self.marks

@@ -1,7 +1,7 @@
 //! Reads: the live keys, the keys as of a retained revision, and the history that watches follow. It changes nothing.
 
 use super::{Mvcc, Superseded};
-use crate::api::{Event, EventKind, KeyValue, RangeReply, RangeRequest, Revision, StoreError};
+use crate::api::{Event, EventKind, KeyValue, Only, RangeReply, RangeRequest, Revision, SortBy, StoreError};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Span {
         }
     }
 
-    fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    pub(super) fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         let start = &self.start[..];
         match &self.end[..] {
             [] => (Bound::Included(start), Bound::Included(start)),
@@ -42,20 +42,24 @@ impl Span {
 
 impl Mvcc {
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, StoreError> {
+        self.range_at(request, self.revision())
+    }
+
+    /// `now` is the revision that the live keys are at: the next one while a transaction that has written is under way.
+    pub(super) fn range_at(&self, request: &RangeRequest, now: Revision) -> Result<RangeReply, StoreError> {
         let span = Span::new(request.start.clone(), request.end.clone());
-        let mut found = Found { request, kvs: Vec::new(), count: 0, bytes: 0 };
+        let mut found = Found::new(request);
         match request.revision {
-            Some(revision) if revision.0 != self.revision => {
+            Some(revision) if revision != now => {
                 self.check_readable(revision)?;
                 self.each_at(&span, revision.0, |kv| found.add(kv));
             }
-            _ => self.live.range::<_, [u8]>(span.bounds()).for_each(|live| found.add(&live.0)),
+            _ => self.span(&span).for_each(|kv| found.add(kv)),
         }
-        let more = !request.count_only && found.count > found.kvs.len();
-        Ok(RangeReply { kvs: found.kvs, revision: self.revision(), count: found.count, more })
+        Ok(found.reply(now))
     }
 
-    fn check_readable(&self, requested: Revision) -> Result<(), StoreError> {
+    pub(super) fn check_readable(&self, requested: Revision) -> Result<(), StoreError> {
         if requested > self.revision() {
             return Err(StoreError::Future { requested, current: self.revision() });
         }
@@ -67,7 +71,7 @@ impl Mvcc {
 
     /// Whether every event from `from` on is still there (or yet to come).
     pub fn check_watchable(&self, from: Revision) -> Result<(), StoreError> {
-        if from.0 <= self.compacted {
+        if from.0 < self.compacted {
             return Err(StoreError::Compacted { requested: from, oldest: self.oldest() });
         }
         Ok(())
@@ -120,21 +124,62 @@ struct Found<'a> {
     count: usize,
     /// Keys and values collected so far.
     bytes: usize,
+    /// Keys that were asked for and are left out.
+    left: bool,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    fn new(request: &'a RangeRequest) -> Self {
+        Self { request, kvs: Vec::new(), count: 0, bytes: 0, left: false }
+    }
+
     fn add(&mut self, kv: &Arc<KeyValue>) {
         self.count += 1;
-        let full = self.request.limit > 0 && self.kvs.len() >= self.request.limit;
-        if self.request.count_only || full || self.bytes >= RANGE_BYTES {
+        if self.request.count_only || !admits(&self.request.only, kv) {
+            return;
+        }
+        // What is sorted is cut when all of it is there.
+        let full = self.request.limit > 0 && self.kvs.len() >= self.request.limit && self.request.order.is_none();
+        if full || (self.bytes >= RANGE_BYTES && !self.request.whole) {
+            self.left = true;
             return;
         }
         let mut kv = KeyValue::clone(kv);
-        if self.request.keys_only {
+        if self.request.keys_only && !matches!(self.request.order, Some((SortBy::Value, _))) {
             kv.value = Bytes::new();
         } else {
             self.bytes += kv.key.len() + kv.value.len();
         }
         self.kvs.push(kv);
     }
+
+    fn reply(mut self, revision: Revision) -> RangeReply {
+        if let Some((by, descending)) = self.request.order {
+            self.kvs.sort_by(|a, b| if descending { sort(by, b, a) } else { sort(by, a, b) });
+            if self.request.limit > 0 && self.kvs.len() > self.request.limit {
+                self.kvs.truncate(self.request.limit);
+                self.left = true;
+            }
+            if self.request.keys_only {
+                self.kvs.iter_mut().for_each(|kv| kv.value = Bytes::new());
+            }
+        }
+        RangeReply { kvs: self.kvs, revision, count: self.count, more: self.left }
+    }
+}
+
+fn sort(by: SortBy, a: &KeyValue, b: &KeyValue) -> std::cmp::Ordering {
+    match by {
+        SortBy::Key => a.key.cmp(&b.key),
+        SortBy::Version => a.version.cmp(&b.version),
+        SortBy::CreateRevision => a.create_revision.cmp(&b.create_revision),
+        SortBy::ModRevision => a.mod_revision.cmp(&b.mod_revision),
+        SortBy::Value => a.value.cmp(&b.value),
+    }
+}
+
+fn admits(only: &Only, kv: &KeyValue) -> bool {
+    let within =
+        |revision: Revision, min: Revision, max: Revision| revision >= min && (max == Revision(0) || revision <= max);
+    within(kv.mod_revision, only.min_mod, only.max_mod) && within(kv.create_revision, only.min_create, only.max_create)
 }

@@ -31,7 +31,7 @@ pub fn compaction(mvcc: &Mvcc, now_ms: u64, retention: &Retention) -> Option<Rev
     let old = mvcc.newest_before(now_ms.checked_sub(retention.keep_ms));
     let allowed = mvcc.newest_before(now_ms.checked_sub(retention.least_ms));
     let oversize = mvcc.newest_to_free(mvcc.superseded_bytes.saturating_sub(retention.keep_bytes), allowed);
-    let first = mvcc.history.front()?.revision;
+    let first = mvcc.oldest().0 + 1;
     let target = old.max(oversize).min(first + retention.step);
     (target >= first).then_some(Revision(target))
 }
@@ -47,7 +47,7 @@ pub fn expired(mvcc: &Mvcc, now_ms: u64, ttl_ms: u64, most: usize) -> Vec<Txn> {
     let mut due: Vec<_> = mvcc.live.iter().map(|live| &live.0).filter(|kv| kv.mod_revision.0 <= newest).collect();
     due.sort_unstable_by_key(|kv| kv.mod_revision);
     due.truncate(most);
-    let delete = |key: &bytes::Bytes| vec![Op::Delete { key: key.clone() }];
+    let delete = |key: &bytes::Bytes| vec![Op::delete(key.clone())];
     let txn = |key, revision| Txn {
         compare: vec![Compare::unchanged(bytes::Bytes::clone(key), revision)],
         success: delete(key),

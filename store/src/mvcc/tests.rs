@@ -1,23 +1,28 @@
 //! Properties: the state machine against a naive model that keeps every state it ever had.
 
 use super::*;
-use crate::api::{Compare, CompareTarget, EventKind, Op, OpReply, RangeRequest};
+use crate::api::{
+    Compare, CompareTarget, Delete, EventKind, Op, OpReply, Put, RangeReply, RangeRequest, Relation, SortBy,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// Every key of every revision, copied.
 struct Model {
     states: Vec<BTreeMap<Bytes, KeyValue>>,
+    leases: BTreeMap<LeaseId, i64>,
     compacted: u64,
 }
+
+type State = BTreeMap<Bytes, KeyValue>;
 
 impl Model {
     fn new() -> Self {
         // Index 0 is no revision; 1 is the empty store.
-        Self { states: vec![BTreeMap::new(), BTreeMap::new()], compacted: 0 }
+        Self { states: vec![State::new(), State::new()], leases: BTreeMap::new(), compacted: 0 }
     }
 
-    fn now(&self) -> &BTreeMap<Bytes, KeyValue> {
+    fn now(&self) -> &State {
         &self.states[self.states.len() - 1]
     }
 
@@ -25,86 +30,256 @@ impl Model {
         self.states.len() as u64 - 1
     }
 
-    fn txn(&mut self, txn: &Txn) -> TxnReply {
+    fn txn(&mut self, txn: &Txn) -> Option<TxnReply> {
+        let chosen = self.choose(txn);
+        if !self.allowed(&chosen) {
+            return None;
+        }
         let mut state = self.now().clone();
-        let next = Revision(self.revision() + 1);
-        let succeeded = txn.compare.iter().all(|compare| match (&compare.target, state.get(&compare.key)) {
-            (CompareTarget::ModRevision(revision), found) => found.map_or(0, |kv| kv.mod_revision.0) == revision.0,
-            (CompareTarget::Exists, found) => found.is_some(),
-            (CompareTarget::Value(value), found) => found.map_or(Bytes::new(), |kv| kv.value.clone()) == *value,
-        });
-        let mut wrote = false;
-        let run = |op: &Op| match op {
-            Op::Put { key, value } => {
-                wrote = true;
-                let old = state.get(key);
-                let kv = KeyValue {
-                    key: key.clone(),
-                    value: value.clone(),
-                    create_revision: old.map_or(next, |old| old.create_revision),
-                    mod_revision: next,
-                    version: old.map_or(0, |old| old.version) + 1,
-                };
-                state.insert(key.clone(), kv);
-                OpReply::Put
-            }
-            Op::Delete { key } => {
-                let deleted = state.remove(key).is_some();
-                wrote |= deleted;
-                OpReply::Delete { deleted }
-            }
-            Op::Get { key } => OpReply::Get(state.get(key).cloned()),
-        };
-        let ops = if succeeded { &txn.success } else { &txn.failure }.iter().map(run).collect();
-        if wrote {
+        let mut reply = self.run(&chosen, &mut state);
+        if state != *self.now() {
             self.states.push(state);
         }
-        TxnReply { succeeded, revision: Revision(self.revision()), ops }
+        reply.revision = Revision(self.revision());
+        Some(reply)
     }
+
+    /// The transaction with every branch chosen: comparisons all see the state before it.
+    fn choose(&self, txn: &Txn) -> Chosen {
+        let succeeded = txn.compare.iter().all(|compare| compares(compare, self.now()));
+        let ops = if succeeded { &txn.success } else { &txn.failure };
+        let step = |op: &Op| match op {
+            Op::Txn(nested) => Step::Nested(self.choose(nested)),
+            op => Step::Op(op.clone()),
+        };
+        Chosen { succeeded, steps: ops.iter().map(step).collect() }
+    }
+
+    fn allowed(&self, chosen: &Chosen) -> bool {
+        chosen.steps.iter().all(|step| match step {
+            Step::Nested(nested) => self.allowed(nested),
+            Step::Op(Op::Put(put)) => {
+                let kept = !(put.keep_value || put.keep_lease) || self.now().contains_key(&put.key);
+                kept && (put.lease == LeaseId::NONE || self.leases.contains_key(&put.lease))
+            }
+            Step::Op(Op::Range(range)) => {
+                range.revision.is_none_or(|at| at.0 <= self.revision() && at.0 >= self.compacted.max(1))
+            }
+            Step::Op(_) => true,
+        })
+    }
+
+    fn run(&self, chosen: &Chosen, state: &mut State) -> TxnReply {
+        let next = Revision(self.revision() + 1);
+        let ops = chosen.steps.iter().map(|step| match step {
+            Step::Nested(nested) => OpReply::Txn(self.run(nested, state)),
+            Step::Op(Op::Put(put)) => {
+                let old = state.get(&put.key).cloned();
+                let kv = KeyValue {
+                    key: put.key.clone(),
+                    value: old.as_ref().filter(|_| put.keep_value).map_or(put.value.clone(), |old| old.value.clone()),
+                    create_revision: old.as_ref().map_or(next, |old| old.create_revision),
+                    mod_revision: next,
+                    version: old.as_ref().map_or(0, |old| old.version) + 1,
+                    lease: old.as_ref().filter(|_| put.keep_lease).map_or(put.lease, |old| old.lease),
+                };
+                state.insert(put.key.clone(), kv);
+                OpReply::Put { prev: old.filter(|_| put.prev_kv) }
+            }
+            Step::Op(Op::Delete(delete)) => {
+                let span = Span::new(delete.start.clone(), delete.end.clone());
+                let keys: Vec<_> = state.keys().filter(|key| span.contains(key)).cloned().collect();
+                let gone: Vec<_> = keys.iter().filter_map(|key| state.remove(key)).collect();
+                let deleted = gone.len() as u64;
+                OpReply::Delete { deleted, prev: if delete.prev_kv { gone } else { vec![] } }
+            }
+            Step::Op(Op::Range(range)) => {
+                let now = if state == self.now() { Revision(self.revision()) } else { next };
+                let from = match range.revision {
+                    Some(at) if at != now => &self.states[at.0 as usize],
+                    _ => &*state,
+                };
+                OpReply::Range(model_range(range, from, now))
+            }
+            Step::Op(Op::Txn(_)) => unreachable!("chosen"),
+        });
+        let ops = ops.collect();
+        let revision = if state == self.now() { Revision(self.revision()) } else { next };
+        TxnReply { succeeded: chosen.succeeded, revision, ops }
+    }
+
+    fn revoke(&mut self, id: LeaseId) -> bool {
+        let mut state = self.now().clone();
+        state.retain(|_, kv| kv.lease != id);
+        if state != *self.now() {
+            self.states.push(state);
+        }
+        self.leases.remove(&id).is_some()
+    }
+}
+
+struct Chosen {
+    succeeded: bool,
+    steps: Vec<Step>,
+}
+
+enum Step {
+    Op(Op),
+    Nested(Chosen),
+}
+
+fn compares(compare: &Compare, state: &State) -> bool {
+    let span = Span::new(compare.start.clone(), compare.end.clone());
+    let found: Vec<_> = state.values().filter(|kv| span.contains(&kv.key)).collect();
+    let order = |kv: Option<&KeyValue>| match &compare.target {
+        CompareTarget::Version(version) => Some(kv.map_or(0, |kv| kv.version).cmp(version)),
+        CompareTarget::CreateRevision(revision) => Some(kv.map_or(0, |kv| kv.create_revision.0).cmp(&revision.0)),
+        CompareTarget::ModRevision(revision) => Some(kv.map_or(0, |kv| kv.mod_revision.0).cmp(&revision.0)),
+        CompareTarget::Lease(lease) => Some(kv.map_or(0, |kv| kv.lease.0).cmp(&lease.0)),
+        CompareTarget::Value(value) => kv.map(|kv| kv.value.cmp(value)),
+    };
+    let holds = |kv| match (compare.relation, order(kv)) {
+        (_, None) => false,
+        (Relation::Equal, Some(order)) => order.is_eq(),
+        (Relation::NotEqual, Some(order)) => order.is_ne(),
+        (Relation::Greater, Some(order)) => order.is_gt(),
+        (Relation::Less, Some(order)) => order.is_lt(),
+    };
+    if found.is_empty() { holds(None) } else { found.iter().all(|kv| holds(Some(kv))) }
+}
+
+fn model_range(range: &RangeRequest, state: &State, revision: Revision) -> RangeReply {
+    let span = Span::new(range.start.clone(), range.end.clone());
+    let mut kvs: Vec<_> = state.values().filter(|kv| span.contains(&kv.key)).cloned().collect();
+    let count = kvs.len();
+    kvs.retain(|kv| kv.mod_revision >= range.only.min_mod);
+    kvs.retain(|kv| range.only.max_create.0 == 0 || kv.create_revision <= range.only.max_create);
+    match range.order {
+        Some((SortBy::ModRevision, false)) => kvs.sort_by_key(|kv| kv.mod_revision),
+        Some((SortBy::Value, true)) => kvs.sort_by(|a, b| b.value.cmp(&a.value)),
+        _ => {}
+    }
+    let more = range.limit > 0 && kvs.len() > range.limit && !range.count_only;
+    if range.limit > 0 {
+        kvs.truncate(range.limit);
+    }
+    if range.count_only {
+        kvs.clear();
+    }
+    if range.keys_only {
+        kvs.iter_mut().for_each(|kv| kv.value = Bytes::new());
+    }
+    RangeReply { kvs, revision, count, more }
 }
 
 fn key() -> impl Strategy<Value = Bytes> {
     prop::sample::select(vec!["a", "aa", "ab", "b", "b\u{1}", "c"]).prop_map(Bytes::from)
 }
 
+fn end() -> impl Strategy<Value = Bytes> {
+    prop::sample::select(vec!["", "", "", "b", "\0", "a"]).prop_map(Bytes::from)
+}
+
+fn lease() -> impl Strategy<Value = LeaseId> {
+    (0i64..4).prop_map(LeaseId)
+}
+
+fn range() -> impl Strategy<Value = RangeRequest> {
+    let order = prop::sample::select(vec![None, Some((SortBy::ModRevision, false)), Some((SortBy::Value, true))]);
+    let revision = prop::option::weighted(0.3, (1u64..20).prop_map(Revision));
+    let only = (0u64..8, prop::sample::select(vec![0u64, 0, 0, 5])).prop_map(|(min, max)| crate::api::Only {
+        min_mod: Revision(min),
+        max_create: Revision(max),
+        ..Default::default()
+    });
+    (key(), end(), 0usize..3, revision, order, only, any::<(bool, bool)>()).prop_map(
+        |(start, end, limit, revision, order, only, (keys_only, count_only))| RangeRequest {
+            start,
+            end,
+            limit,
+            revision,
+            order,
+            only,
+            keys_only,
+            count_only,
+            ..RangeRequest::default()
+        },
+    )
+}
+
 fn op() -> impl Strategy<Value = Op> {
     let value = prop::sample::select(vec!["", "1", "2"]).prop_map(Bytes::from);
-    prop_oneof![
-        3 => (key(), value).prop_map(|(key, value)| Op::Put { key, value }),
-        2 => key().prop_map(|key| Op::Delete { key }),
-        1 => key().prop_map(|key| Op::Get { key }),
-    ]
+    let put = (key(), value, lease(), any::<(bool, bool)>(), prop::bool::weighted(0.1)).prop_map(
+        |(key, value, lease, (prev_kv, leased), keep)| Put {
+            key,
+            value,
+            lease: if leased { lease } else { LeaseId::NONE },
+            prev_kv,
+            keep_value: keep,
+            keep_lease: keep,
+        },
+    );
+    let flat = prop_oneof![
+        5 => put.prop_map(Op::Put),
+        3 => (key(), end(), any::<bool>()).prop_map(|(start, end, prev_kv)| Op::Delete(Delete { start, end, prev_kv })),
+        2 => range().prop_map(Op::Range),
+    ];
+    flat.prop_recursive(2, 6, 3, |op| {
+        let ops = || prop::collection::vec(op.clone(), 0..3);
+        (prop::collection::vec(compare(), 0..2), ops(), ops())
+            .prop_map(|(compare, success, failure)| Op::Txn(Box::new(Txn { compare, success, failure })))
+    })
 }
 
 fn compare() -> impl Strategy<Value = Compare> {
     let target = prop_oneof![
         (0u64..20).prop_map(|revision| CompareTarget::ModRevision(Revision(revision))),
-        Just(CompareTarget::Exists),
+        (0u64..20).prop_map(|revision| CompareTarget::CreateRevision(Revision(revision))),
+        (0u64..3).prop_map(CompareTarget::Version),
+        lease().prop_map(CompareTarget::Lease),
         prop::sample::select(vec!["", "1"]).prop_map(|value| CompareTarget::Value(Bytes::from(value))),
     ];
-    (key(), target).prop_map(|(key, target)| Compare { key, target })
+    let relation = prop::sample::select(vec![Relation::Equal, Relation::NotEqual, Relation::Greater, Relation::Less]);
+    (key(), end(), relation, target).prop_map(|(start, end, relation, target)| Compare { start, end, relation, target })
 }
 
 fn command() -> impl Strategy<Value = Command> {
     let ops = || prop::collection::vec(op(), 0..4);
     let txn = (prop::collection::vec(compare(), 0..2), ops(), ops());
     prop_oneof![
-        9 => txn.prop_map(|(compare, success, failure)| Command::Txn(Txn { compare, success, failure })),
-        1 => (1u64..30).prop_map(|revision| Command::Compact(Compact { revision: Revision(revision), check: None })),
+        16 => txn.prop_map(|(compare, success, failure)| Command::Txn(Txn { compare, success, failure })),
+        2 => (1u64..30).prop_map(|revision| Command::Compact(Compact { revision: Revision(revision), check: None })),
+        2 => (1i64..4, 5i64..9).prop_map(|(id, ttl_s)| Command::Grant { id: LeaseId(id), ttl_s }),
+        1 => (1i64..4).prop_map(|id| Command::Revoke { id: LeaseId(id) }),
     ]
 }
 
 fn step(mvcc: &mut Mvcc, model: &mut Model, command: Command, time_ms: u64) {
+    let before = mvcc.clone();
     let applied = apply(mvcc, &Entry { time_ms, commands: vec![command.clone()] }).unwrap();
     mvcc.validate();
     match (&command, &applied.replies[..]) {
-        (Command::Txn(txn), [Reply::Txn(reply)]) => assert_eq!(*reply, model.txn(txn)),
-        (Command::Txn(txn), [Reply::Refused(_)]) => assert!(crate::limits::check(txn).is_err()),
-        (Command::Compact(compact), [Reply::Compacted]) => {
-            assert!(compact.revision.0 <= model.revision());
-            model.compacted = model.compacted.max(compact.revision.0);
+        (Command::Txn(txn), [Reply::Txn(reply)]) => {
+            if !txn.writes() {
+                assert_eq!(before.read(txn).unwrap(), *reply);
+            }
+            assert_eq!(Some(reply.clone()), model.txn(txn));
         }
-        (Command::Compact(compact), [Reply::Refused(_)]) => assert!(compact.revision.0 > model.revision()),
+        (Command::Txn(txn), [Reply::Refused(_)]) => {
+            assert!(crate::limits::check(txn).is_err() || model.txn(txn).is_none());
+            assert_eq!(before.hash(), mvcc.hash());
+        }
+        (Command::Compact(compact), [Reply::Done(_)]) => {
+            assert!(compact.revision.0 <= model.revision() && compact.revision.0 > model.compacted);
+            model.compacted = compact.revision.0;
+        }
+        (Command::Compact(compact), [Reply::Refused(_)]) => {
+            assert!(compact.revision.0 > model.revision() || compact.revision.0 <= model.compacted);
+        }
+        (Command::Grant { id, ttl_s }, [Reply::Done(_)]) => assert_eq!(model.leases.insert(*id, *ttl_s), None),
+        (Command::Grant { id, .. }, [Reply::Refused(_)]) => assert!(model.leases.contains_key(id)),
+        (Command::Revoke { id }, [Reply::Done(_)]) => assert!(model.revoke(*id)),
+        (Command::Revoke { id }, [Reply::Refused(_)]) => assert!(!model.leases.contains_key(id)),
         other => panic!("unexpected replies: {other:?}"),
     }
     assert_eq!(applied.revision.0, model.revision());
@@ -138,7 +313,7 @@ fn check_reads(mvcc: &Mvcc, model: &Model) {
 /// The events of each retained revision lead from one state of the model to the next.
 fn check_events(mvcc: &Mvcc, model: &Model) {
     let all = Span::new("".into(), "\0".into());
-    for revision in model.compacted.max(1) + 1..=model.revision() {
+    for revision in model.compacted.max(2)..=model.revision() {
         let mut state = model.states[revision as usize - 1].clone();
         let mut events = Vec::new();
         mvcc.events(&all, revision, true, &mut events);
@@ -161,8 +336,13 @@ fn rebuilt(mvcc: &Mvcc) -> Mvcc {
     mvcc.each_base_key(|kv| builder.key(KeyValue::clone(kv)));
     for commit in mvcc.commits() {
         let op = |change: &Change| match change.deleted {
-            true => Op::Delete { key: change.kv.key.clone() },
-            false => Op::Put { key: change.kv.key.clone(), value: change.kv.value.clone() },
+            true => Op::delete(change.kv.key.clone()),
+            false => Op::Put(Put {
+                key: change.kv.key.clone(),
+                value: change.kv.value.clone(),
+                lease: change.kv.lease,
+                ..Put::default()
+            }),
         };
         builder.commit(&commit.changes.iter().map(op).collect::<Vec<_>>(), commit.hash);
     }
@@ -174,7 +354,7 @@ fn a_range_is_bounded_by_bytes_too() {
     let mut mvcc = Mvcc::default();
     let value = Bytes::from(vec![b'x'; 1 << 20]);
     for n in 0..20 {
-        let op = Op::Put { key: format!("k{n:02}").into(), value: value.clone() };
+        let op = Op::put(format!("k{n:02}"), value.clone());
         let command = Command::Txn(Txn { success: vec![op], ..Txn::default() });
         apply(&mut mvcc, &Entry { time_ms: 0, commands: vec![command] }).unwrap();
     }
@@ -216,7 +396,7 @@ proptest! {
 }
 
 fn put(key: &str) -> Command {
-    let op = Op::Put { key: Bytes::copy_from_slice(key.as_bytes()), value: Bytes::from("value") };
+    let op = Op::put(key.to_owned(), "value");
     Command::Txn(Txn { success: vec![op], ..Txn::default() })
 }
 
@@ -251,7 +431,7 @@ fn expiry_deletes_one_key_a_revision_oldest_first_and_spares_the_rewritten() {
     let mut mvcc = one_write_a_second(10);
     apply(&mut mvcc, &Entry { time_ms: 10_000, commands: vec![put("k0000")] }).unwrap();
     let due = expired(&mvcc, 65_000, 60_000, 3);
-    let keys: Vec<_> = due.iter().map(|txn| txn.compare[0].key.clone()).collect();
+    let keys: Vec<_> = due.iter().map(|txn| txn.compare[0].start.clone()).collect();
     assert_eq!(keys, ["k0001", "k0002", "k0003"]);
     // One of them is written again before the deletion is applied.
     apply(&mut mvcc, &Entry { time_ms: 65_000, commands: vec![put("k0002")] }).unwrap();

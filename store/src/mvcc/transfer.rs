@@ -1,10 +1,12 @@
-//! Takes a state apart for a snapshot and puts it together again: the oldest readable state plus the commits since.
+//! Takes a state apart for a snapshot and puts it together again: the state before the oldest readable revision, and
+//! the commits since.
 //! It knows no file format.
 
 use super::read::Span;
-use super::{Change, Commit, Live, Mark, Mvcc};
-use crate::api::{KeyValue, Op, Revision};
+use super::{Change, Commit, Lease, Live, Mark, Mvcc};
+use crate::api::{KeyValue, LeaseId, Op, Revision};
 use bytes::Bytes;
+use imbl::OrdSet;
 use std::sync::Arc;
 
 /// What a state is besides its keys and commits.
@@ -15,18 +17,21 @@ pub struct Base {
     pub hash: u64,
     pub time_ms: u64,
     pub marks: Vec<Mark>,
+    /// The leases at the end, with their seconds. Their keys say themselves whose they are.
+    pub leases: Vec<(LeaseId, i64)>,
 }
 
 impl Mvcc {
     pub fn base(&self) -> Base {
         let marks = self.marks.iter().copied().collect();
-        Base { compacted: self.compacted, hash: self.hash, time_ms: self.time_ms, marks }
+        let leases = self.leases.iter().map(|(id, lease)| (*id, lease.ttl_s)).collect();
+        Base { compacted: self.compacted, hash: self.hash, time_ms: self.time_ms, marks, leases }
     }
 
-    /// Visits, in order, the keys as they were at the oldest readable revision.
+    /// Visits, in order, the keys as they were right before the first commit.
     pub fn each_base_key(&self, visit: impl FnMut(&Arc<KeyValue>)) {
         let all = Span::new(Bytes::new(), Bytes::from_static(b"\0"));
-        self.each_at(&all, self.oldest().0, visit);
+        self.each_at(&all, self.floor(), visit);
     }
 
     /// The commits since then, oldest first.
@@ -44,7 +49,8 @@ pub struct Builder {
 
 impl Builder {
     pub fn new(base: Base) -> Self {
-        let mvcc = Mvcc { revision: base.compacted.max(1), compacted: base.compacted, ..Mvcc::default() };
+        let mut mvcc = Mvcc { compacted: base.compacted, ..Mvcc::default() };
+        mvcc.revision = mvcc.floor();
         Self { mvcc, end: base }
     }
 
@@ -56,9 +62,9 @@ impl Builder {
     pub fn commit(&mut self, ops: &[Op], hash: u64) {
         let revision = Revision(self.mvcc.revision + 1);
         let change = |op: &Op| match op {
-            Op::Put { key, value } => Some(self.mvcc.put(key, value, revision)),
-            Op::Delete { key } => self.mvcc.delete(key, revision),
-            Op::Get { .. } => None,
+            Op::Put(put) => Some(self.mvcc.put(put, revision)),
+            Op::Delete(delete) => self.mvcc.delete(&delete.start, revision),
+            Op::Range(_) | Op::Txn(_) => None,
         };
         let changes: Vec<Change> = ops.iter().filter_map(change).collect();
         self.mvcc.commit_changes(changes);
@@ -70,6 +76,13 @@ impl Builder {
         self.mvcc.hash = self.end.hash;
         self.mvcc.time_ms = self.end.time_ms;
         self.mvcc.marks = self.end.marks.into_iter().collect();
+        let lease = |(id, ttl_s)| (id, Lease { ttl_s, keys: OrdSet::new() });
+        self.mvcc.leases = self.end.leases.into_iter().map(lease).collect();
+        let leased: Vec<_> =
+            self.mvcc.live.iter().map(|live| live.0.clone()).filter(|kv| kv.lease != LeaseId::NONE).collect();
+        for kv in leased {
+            self.mvcc.attach(&kv.key, LeaseId::NONE, kv.lease);
+        }
         self.mvcc
     }
 }

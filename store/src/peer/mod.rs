@@ -5,14 +5,18 @@ mod server;
 mod tls;
 mod wire;
 
-use crate::api::{Revision, StoreError};
+use crate::api::{LeaseId, Revision, StoreError};
 use crate::codec::{DecodeError, Reader};
+use crate::group::Standing;
 use crate::mvcc::Reply;
 use crate::proto::Frame;
 use crate::proto::peer_client::PeerClient;
+use crate::raft::roster::Roster;
 use crate::reply;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -22,7 +26,7 @@ pub use server::PeerService;
 pub use tls::{Services, StoreTls, TlsError, channel, serve};
 
 /// The version of every frame's body.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Above any message: a batch of writes, a run of entries.
 pub const MAX_MESSAGE: usize = 64 << 20;
 /// Told by a member that does not lead; the write was certainly not taken.
@@ -42,35 +46,49 @@ pub enum ForwardError {
     Store(StoreError),
 }
 
-/// Connections to the other members of one group.
+/// Connections to the other members of one group. Cheap to clone; clones share them.
 #[derive(Clone)]
 pub struct Peers {
-    group: String,
-    clients: BTreeMap<u64, PeerClient<Channel>>,
+    group: Arc<str>,
+    tls: Option<StoreTls>,
+    pub roster: Roster,
+    /// By member, with the address that each was made for.
+    channels: Arc<Mutex<BTreeMap<u64, (String, Channel)>>>,
 }
 
 impl Peers {
-    /// Connections are made when they are first used, and again when they break.
-    pub fn new(
-        group: &str,
-        member: u64,
-        members: &BTreeMap<u64, String>,
-        tls: Option<&StoreTls>,
-    ) -> Result<Self, TlsError> {
-        let mut clients = BTreeMap::new();
-        for (id, address) in members.iter().filter(|(id, _)| **id != member) {
-            let client = PeerClient::new(channel(address, tls)?);
-            clients.insert(*id, client.max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE));
+    pub fn new(group: &str, tls: Option<&StoreTls>, roster: Roster) -> Self {
+        Self { group: group.into(), tls: tls.cloned(), roster, channels: Arc::default() }
+    }
+
+    /// Connects when it is first used, and again when it broke or the member has moved. `None`: nobody knows where it is.
+    pub fn channel(&self, id: u64) -> Option<Channel> {
+        let address = self.roster.address(id)?;
+        let mut channels = self.channels.lock();
+        if let Some((known, channel)) = channels.get(&id)
+            && *known == address
+        {
+            return Some(channel.clone());
         }
-        Ok(Self { group: group.to_owned(), clients })
+        match channel(&address, self.tls.as_ref()) {
+            Ok(made) => {
+                channels.insert(id, (address, made.clone()));
+                Some(made)
+            }
+            Err(error) => {
+                tracing::warn!(member = id, %error, "a member's address cannot be used");
+                None
+            }
+        }
     }
 
     fn client(&self, id: u64) -> Option<PeerClient<Channel>> {
-        self.clients.get(&id).cloned()
+        let client = PeerClient::new(self.channel(id)?);
+        Some(client.max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE))
     }
 
     fn frame(&self, body: impl Into<Bytes>) -> Frame {
-        Frame { group: self.group.clone(), version: VERSION, body: body.into() }
+        Frame { group: self.group.to_string(), version: VERSION, body: body.into() }
     }
 
     /// Passes encoded commands on to the leader.
@@ -85,6 +103,13 @@ impl Peers {
         let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
         let answer = within(client.read_index(self.frame(Bytes::new()))).await?;
         Reader::new(self.body(answer)?).u64().map(Revision).map_err(decoding)
+    }
+
+    /// Asks the leader how a lease stands, after renewing it if so asked.
+    pub async fn lease(&self, leader: u64, id: LeaseId, renew: bool) -> Result<Standing, ForwardError> {
+        let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
+        let answer = within(client.lease(self.frame(wire::put_lease(id, renew)))).await?;
+        wire::standing(self.body(answer)?).map_err(decoding)
     }
 
     fn body(&self, frame: Frame) -> Result<Bytes, ForwardError> {
@@ -130,7 +155,11 @@ pub fn never_sent(status: &Status) -> bool {
 pub fn error_status(error: &StoreError) -> Status {
     let code = match error {
         StoreError::Compacted { .. } | StoreError::Future { .. } => Code::OutOfRange,
-        StoreError::TooLarge { .. } | StoreError::Invalid(_) => Code::InvalidArgument,
+        StoreError::TooLarge { .. }
+        | StoreError::Invalid(_)
+        | StoreError::TooManyOps { .. }
+        | StoreError::DuplicateKey(_) => Code::InvalidArgument,
+        StoreError::NoKey(_) | StoreError::NoLease(_) | StoreError::LeaseExists(_) => Code::FailedPrecondition,
         StoreError::Unavailable(_) => Code::Unavailable,
         StoreError::Unknown(_) => Code::Unknown,
         StoreError::Slow => Code::ResourceExhausted,

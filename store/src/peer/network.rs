@@ -10,7 +10,9 @@ use futures::{Stream, StreamExt, stream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::impls::BasicNode;
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse, VoteRequest,
+    VoteResponse,
+};
 use openraft::type_config::alias::SnapshotOf;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -30,19 +32,20 @@ pub struct Factory {
 impl RaftNetworkFactory<TypeConfig> for Factory {
     type Network = Network;
 
-    async fn new_client(&mut self, target: u64, _node: &BasicNode) -> Network {
-        Network { peers: self.peers.clone(), client: self.peers.client(target) }
+    async fn new_client(&mut self, target: u64, node: &BasicNode) -> Network {
+        self.peers.roster.learn(target, &node.addr);
+        Network { peers: self.peers.clone(), target }
     }
 }
 
 pub struct Network {
     peers: Peers,
-    client: Option<PeerClient<Channel>>,
+    target: u64,
 }
 
 impl Network {
     fn client(&self) -> RpcResult<PeerClient<Channel>> {
-        self.client.clone().ok_or_else(|| RPCError::Unreachable(Unreachable::from_string("no address is configured")))
+        self.peers.client(self.target).ok_or_else(|| RPCError::Unreachable(Unreachable::from_string("no usable address")))
     }
 
     fn body(&self, answer: Result<Result<Response<Frame>, Status>, tokio::time::error::Elapsed>) -> RpcResult<Bytes> {
@@ -89,6 +92,18 @@ impl RaftNetworkV2<TypeConfig> for Network {
         let call = client.pre_vote(self.peers.frame(wire::put_vote(&rpc)));
         let answer = tokio::time::timeout(option.hard_ttl(), call).await;
         decoded(wire::voted(self.body(answer)?))
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> RpcResult<TransferLeaderResponse<TypeConfig>> {
+        let mut client = self.client()?;
+        let call = client.transfer_leader(self.peers.frame(wire::put_transfer(&request)));
+        let answer = tokio::time::timeout(option.hard_ttl(), call).await;
+        // Whether it took the lead is seen by its votes.
+        self.body(answer).map(|_| Ok(()))
     }
 
     async fn full_snapshot(

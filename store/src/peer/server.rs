@@ -1,6 +1,7 @@
 //! Answers the other members. It hands Raft's messages to openraft and writes to the group's proposer.
 
 use super::{NOT_LEADER, check, error_status, wire};
+use crate::api::StoreError;
 use crate::codec::{self, Reader};
 use crate::group::Handle;
 use crate::group::ProposeError;
@@ -87,6 +88,24 @@ impl Peer for PeerService {
             }
             Err(ProposeError::NotLeader(_)) => Err(Status::failed_precondition(NOT_LEADER)),
             Err(ProposeError::Store(error)) => Err(error_status(&error)),
+        }
+    }
+
+    async fn transfer_leader(&self, request: Request<Frame>) -> Answer {
+        let transfer = wire::transfer(self.open(request.into_inner())?).map_err(undecodable)?;
+        match self.group.raft.handle_transfer_leader(transfer).await.map_err(failed)? {
+            Ok(()) => self.answer(vec![]),
+            Err(refused) => Err(failed(refused)),
+        }
+    }
+
+    async fn lease(&self, request: Request<Frame>) -> Answer {
+        let (id, renew) = wire::lease(self.open(request.into_inner())?).map_err(undecodable)?;
+        match self.group.lease_here(id, renew) {
+            Ok(Some(standing)) => self.answer(wire::put_standing(&standing)),
+            Ok(None) => Err(error_status(&StoreError::NoLease(id))),
+            Err(ReadError::NotLeader(_)) => Err(Status::failed_precondition(NOT_LEADER)),
+            Err(ReadError::Store(error)) => Err(error_status(&error)),
         }
     }
 

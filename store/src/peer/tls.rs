@@ -1,8 +1,8 @@
 //! Connections: TCP with mutual TLS when it is configured. Certificates come from the caller; this only applies them.
 
 use super::PeerService;
-use crate::kv::KvService;
-use crate::proto::kv_server::KvServer;
+use crate::etcd::EtcdServices;
+use crate::proto::etcd;
 use crate::proto::peer_server::{self, PeerServer};
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
@@ -139,11 +139,11 @@ async fn serve_connection(
     }
 }
 
-/// Both services of one listener, told apart by their paths.
+/// The services of one listener, told apart by their paths.
 #[derive(Clone)]
 pub struct Services {
     pub peer: PeerServer<PeerService>,
-    pub kv: KvServer<KvService>,
+    pub etcd: EtcdServices,
 }
 
 impl tower::Service<http::Request<Incoming>> for Services {
@@ -159,8 +159,13 @@ impl tower::Service<http::Request<Incoming>> for Services {
         let service = request.uri().path().trim_start_matches('/').split('/').next();
         match service {
             Some(peer_server::SERVICE_NAME) => self.peer.call(request),
+            Some(etcd::watch_server::SERVICE_NAME) => self.etcd.watch.call(request),
+            Some(etcd::lease_server::SERVICE_NAME) => self.etcd.lease.call(request),
+            Some(etcd::cluster_server::SERVICE_NAME) => self.etcd.cluster.call(request),
+            Some(etcd::maintenance_server::SERVICE_NAME) => self.etcd.maintenance.call(request),
+            Some(etcd::auth_server::SERVICE_NAME) => self.etcd.auth.call(request),
             // Answers "unimplemented" to what it does not know.
-            _ => self.kv.call(request),
+            _ => self.etcd.kv.call(request),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The bodies of Raft's messages between members.
 
-use crate::codec::{DecodeError, Reader, put_u64};
+use crate::api::LeaseId;
+use crate::codec::{self, DecodeError, Reader, put_u64};
+use crate::group::Standing;
 use crate::raft::types::{self, TypeConfig, log_id, option, put_log_id, put_option};
 use bytes::{BufMut, Bytes};
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, VoteRequest, VoteResponse};
 
 pub fn put_append(request: &AppendEntriesRequest<TypeConfig>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -83,6 +85,44 @@ pub fn voted(body: Bytes) -> Result<VoteResponse<TypeConfig>, DecodeError> {
     let mut from = Reader::new(body);
     let (vote, last) = (types::vote(&mut from)?, option(&mut from, log_id)?);
     Ok(VoteResponse::new(vote, last, from.u8()? != 0))
+}
+
+pub fn put_lease(id: LeaseId, renew: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    codec::put_lease(&mut out, id);
+    out.put_u8(u8::from(renew));
+    out
+}
+
+pub fn lease(body: Bytes) -> Result<(LeaseId, bool), DecodeError> {
+    let mut from = Reader::new(body);
+    Ok((codec::lease(&mut from)?, from.u8()? != 0))
+}
+
+pub fn put_standing(standing: &Standing) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_u64(&mut out, standing.ttl_s.cast_unsigned());
+    put_u64(&mut out, standing.left_s.cast_unsigned());
+    out
+}
+
+pub fn standing(body: Bytes) -> Result<Standing, DecodeError> {
+    let mut from = Reader::new(body);
+    Ok(Standing { ttl_s: from.u64()?.cast_signed(), left_s: from.u64()?.cast_signed() })
+}
+
+pub fn put_transfer(request: &TransferLeaderRequest<TypeConfig>) -> Vec<u8> {
+    let mut out = Vec::new();
+    types::put_vote(&mut out, request.from_leader());
+    put_u64(&mut out, *request.to_node_id());
+    put_option(&mut out, request.last_log_id(), put_log_id);
+    out
+}
+
+pub fn transfer(body: Bytes) -> Result<TransferLeaderRequest<TypeConfig>, DecodeError> {
+    let mut from = Reader::new(body);
+    let (vote, to) = (types::vote(&mut from)?, from.u64()?);
+    Ok(TransferLeaderRequest::new(vote, to, option(&mut from, log_id)?))
 }
 
 pub fn put_installing(vote: &types::Vote, meta: &types::Meta) -> Vec<u8> {

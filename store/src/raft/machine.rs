@@ -1,6 +1,7 @@
 //! Openraft's state machine over `Mvcc`: applies committed entries, publishes the result to readers and then answers the
 //! proposers. What an entry does is decided by `mvcc::apply` alone.
 
+use super::roster::Roster;
 use super::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
 use super::types::{LogId, Meta, Stored, TypeConfig};
 use crate::hub::Hub;
@@ -22,6 +23,7 @@ pub struct Machine {
     membership: Stored,
     hub: Arc<Hub>,
     snapshots: Snapshots,
+    roster: Roster,
 }
 
 /// The current snapshot, shared with whoever builds or sends one.
@@ -59,12 +61,13 @@ impl Snapshots {
 
 impl Machine {
     /// A machine at the state that `snapshots` holds.
-    pub fn new(mvcc: Mvcc, hub: Arc<Hub>, snapshots: Snapshots) -> Self {
+    pub fn new(mvcc: Mvcc, hub: Arc<Hub>, snapshots: Snapshots, roster: Roster) -> Self {
         let (applied, membership) = match &*snapshots.current.lock() {
             Some((meta, _)) => (meta.last_log_id, meta.last_membership.clone()),
             None => (None, Stored::default()),
         };
-        Self { mvcc, applied, membership, hub, snapshots }
+        roster.follow(membership.membership());
+        Self { mvcc, applied, membership, hub, snapshots, roster }
     }
 }
 
@@ -98,6 +101,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
                 EntryPayload::Normal(proposal) => mvcc::apply(&mut self.mvcc, &proposal.0).map_err(io::Error::other)?,
                 EntryPayload::Membership(membership) => {
                     self.membership = Stored::new(Some(entry.log_id), membership.clone());
+                    self.roster.follow(membership);
                     Applied::default()
                 }
             };
@@ -130,6 +134,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         self.mvcc = mvcc;
         self.applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
+        self.roster.follow(self.membership.membership());
         self.hub.publish(&self.mvcc);
         Ok(())
     }
@@ -173,7 +178,7 @@ mod tests {
         let (files, _) = SnapshotDir::open(dir.path()).unwrap();
         let mvcc = Mvcc::default();
         let snapshots = Snapshots::new(files.clone(), None);
-        let mut machine = Machine::new(mvcc.clone(), Hub::new(mvcc.clone()), snapshots.clone());
+        let mut machine = Machine::new(mvcc.clone(), Hub::new(mvcc.clone()), snapshots.clone(), Roster::default());
         let mut builder = Builder { meta: meta(5), mvcc: mvcc.clone(), snapshots: snapshots.clone() };
         let received = files.write(&meta(9), &mvcc).unwrap();
         machine.install_snapshot(&meta(9), received).await.unwrap();

@@ -2,5 +2,6 @@
 
 pub mod log;
 pub mod machine;
+pub mod roster;
 pub mod snapshot;
 pub mod types;

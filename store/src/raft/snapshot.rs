@@ -7,9 +7,10 @@
 //! ```
 
 use super::types::{self, Meta};
-use crate::api::{KeyValue, Op, Revision};
-use crate::codec::{self, DecodeError, Reader, put_bytes, put_u64};
+use crate::api::{Op, Put};
+use crate::codec::{self, DecodeError, Reader, put_u64};
 use crate::mvcc::{Base, Builder, Mark, Mvcc};
+use crate::reply;
 use crate::wal::sync_dir;
 use bytes::{BufMut, Bytes};
 use std::fs::{File, OpenOptions};
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const MAGIC: &[u8; 8] = b"GNTRYSNP";
 /// Items are gathered into a frame until it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
@@ -179,7 +180,10 @@ fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
     mvcc.each_base_key(|kv| {
         if result.is_ok() {
             keys += 1;
-            result = frames.item(|out| put_key(out, kv));
+            result = frames.item(|out| {
+                out.put_u8(KEY);
+                reply::put_key_value(out, kv);
+            });
         }
     });
     result?;
@@ -190,8 +194,9 @@ fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
             put_u64(out, commit.changes.len() as u64);
             for change in &commit.changes {
                 let key = change.kv.key.clone();
-                let put = || Op::Put { key: key.clone(), value: change.kv.value.clone() };
-                codec::put_op(out, &if change.deleted { Op::Delete { key: key.clone() } } else { put() });
+                let (value, lease) = (change.kv.value.clone(), change.kv.lease);
+                let put = || Op::Put(Put { key: key.clone(), value, lease, ..Put::default() });
+                codec::put_op(out, &if change.deleted { Op::delete(key.clone()) } else { put() });
             }
         })?;
     }
@@ -204,15 +209,6 @@ fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
     frames.out.flush()
 }
 
-fn put_key(out: &mut Vec<u8>, kv: &KeyValue) {
-    out.put_u8(KEY);
-    put_bytes(out, &kv.key);
-    put_bytes(out, &kv.value);
-    put_u64(out, kv.create_revision.0);
-    put_u64(out, kv.mod_revision.0);
-    put_u64(out, kv.version);
-}
-
 fn put_base(out: &mut Vec<u8>, base: &Base) {
     put_u64(out, base.compacted);
     put_u64(out, base.hash);
@@ -222,24 +218,23 @@ fn put_base(out: &mut Vec<u8>, base: &Base) {
         put_u64(out, mark.time_ms);
         put_u64(out, mark.revision);
     }
+    put_u64(out, base.leases.len() as u64);
+    for (id, ttl_s) in &base.leases {
+        codec::put_lease(out, *id);
+        put_u64(out, ttl_s.cast_unsigned());
+    }
 }
 
 fn base(from: &mut Reader) -> Result<Base, DecodeError> {
-    let mut base = Base { compacted: from.u64()?, hash: from.u64()?, time_ms: from.u64()?, marks: Vec::new() };
+    let (compacted, hash, time_ms) = (from.u64()?, from.u64()?, from.u64()?);
+    let mut base = Base { compacted, hash, time_ms, ..Base::default() };
     for _ in 0..from.len()? {
         base.marks.push(Mark { time_ms: from.u64()?, revision: from.u64()? });
     }
+    for _ in 0..from.len()? {
+        base.leases.push((codec::lease(from)?, from.u64()?.cast_signed()));
+    }
     Ok(base)
-}
-
-fn key(from: &mut Reader) -> Result<KeyValue, DecodeError> {
-    Ok(KeyValue {
-        key: from.bytes()?,
-        value: from.bytes()?,
-        create_revision: Revision(from.u64()?),
-        mod_revision: Revision(from.u64()?),
-        version: from.u64()?,
-    })
 }
 
 /// What has been read of a snapshot.
@@ -261,7 +256,7 @@ impl Loading {
         match (tag, &mut self.builder) {
             (HEAD, None) => self.builder = Some((types::meta(from)?, Builder::new(base(from)?))),
             (KEY, Some((_, builder))) => {
-                builder.key(key(from)?);
+                builder.key(reply::key_value(from)?);
                 self.keys += 1;
             }
             (COMMIT, Some((_, builder))) => {

@@ -15,7 +15,7 @@ use crate::raft::types::{self, LogId, Vote};
 use bytes::Bytes;
 use std::ops::Range;
 
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 pub const SEGMENT_HEADER: usize = 32;
 pub const RECORD_HEADER: usize = 16;
 const MAGIC: &[u8; 8] = b"GNTRYWAL";

@@ -18,7 +18,7 @@ fn id(index: u64) -> LogId {
 }
 
 fn entry(index: u64) -> RaftEntry {
-    let op = Op::Put { key: index.to_string().into(), value: vec![index as u8; 200].into() };
+    let op = Op::put(index.to_string(), vec![index as u8; 200]);
     let commands = vec![Command::Txn(Txn { success: vec![op], ..Txn::default() })];
     RaftEntry { log_id: id(index), payload: EntryPayload::Normal(Proposal(Arc::new(Entry { time_ms: 0, commands }))) }
 }

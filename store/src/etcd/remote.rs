@@ -1,30 +1,33 @@
-//! A store in other processes: any member will do, because each of them serves reads and passes writes on. It tries the
-//! next member only when the one before certainly did nothing.
+//! A store in other processes, ours or an etcd: any member will do, because each of them serves reads and passes writes on. It
+//! tries the next member only when the one before certainly did nothing.
 
-use super::convert;
-use super::service::decode_error;
+use super::{convert, errors};
 use crate::api::{
     RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest,
 };
 use crate::limits;
 use crate::peer::{self, MAX_MESSAGE, StoreTls, TlsError};
-use crate::proto::kv_client::KvClient;
-use crate::proto::watch_request::RequestUnion;
-use crate::proto::{self, txn_result};
-use futures::stream;
+use crate::proto::etcd;
+use crate::proto::etcd::kv_client::KvClient;
+use crate::proto::etcd::watch_client::WatchClient;
+use crate::proto::etcd::watch_request::RequestUnion;
+use futures::{StreamExt, stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, mpsc};
+use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Request, Status, Streaming};
 
 /// Batches that wait in a watch's channel.
 const CHANNEL: usize = 16;
+/// Transactions of one batch that are on their way at once.
+const IN_FLIGHT: usize = 256;
 
 /// Cheap to clone; clones share the connections.
 #[derive(Clone)]
 pub struct RemoteStore {
-    members: Arc<[KvClient<Channel>]>,
+    members: Arc<[Channel]>,
     /// The member that answered last.
     preferred: Arc<AtomicUsize>,
 }
@@ -32,18 +35,14 @@ pub struct RemoteStore {
 impl RemoteStore {
     /// `members` are `host:port`. Connections are made when they are first used.
     pub fn new(members: &[String], tls: Option<&StoreTls>) -> Result<Self, TlsError> {
-        let client = |address: &String| {
-            let client = KvClient::new(peer::channel(address, tls)?);
-            Ok(client.max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE))
-        };
-        let members: Result<Vec<_>, TlsError> = members.iter().map(client).collect();
+        let members: Result<Vec<_>, TlsError> = members.iter().map(|address| peer::channel(address, tls)).collect();
         Ok(Self { members: members?.into(), preferred: Arc::default() })
     }
 
     /// Calls one member after the other until one answers. A write is repeated only if it was never sent.
     async fn call<T, F, R>(&self, again: Again, call: F) -> Result<T, StoreError>
     where
-        F: Fn(KvClient<Channel>) -> R,
+        F: Fn(Channel) -> R,
         R: Future<Output = Result<tonic::Response<T>, Status>>,
     {
         let first = self.preferred.load(Ordering::Relaxed);
@@ -77,17 +76,19 @@ enum Again {
 
 /// What a failed call means, and whether another member may be tried.
 fn judge(status: &Status, again: Again) -> (StoreError, bool) {
-    if let Some(error) = peer::status_error(status) {
+    if let Some(error) = errors::known(status) {
         let next = matches!(error, StoreError::Unavailable(_));
         return (error, next);
     }
-    if peer::never_sent(status) || again == Again::Always {
-        return (StoreError::Unavailable(status.to_string()), true);
-    }
     match status.code() {
         Code::InvalidArgument | Code::Unimplemented => (StoreError::Invalid(status.message().to_owned()), false),
+        _ if peer::never_sent(status) || again == Again::Always => (StoreError::Unavailable(status.to_string()), true),
         _ => (StoreError::Unknown(status.to_string()), false),
     }
+}
+
+fn kv(member: Channel) -> KvClient<Channel> {
+    KvClient::new(member).max_decoding_message_size(usize::MAX).max_encoding_message_size(MAX_MESSAGE)
 }
 
 #[async_trait::async_trait]
@@ -95,68 +96,61 @@ impl Store for RemoteStore {
     async fn txn(&self, txn: Txn) -> Result<TxnReply, StoreError> {
         limits::check(&txn)?;
         let request = convert::put_txn(txn);
-        let call = |mut member: KvClient<Channel>| {
+        let call = |member: Channel| {
             let request = request.clone();
-            async move { member.txn(request).await }
+            async move { kv(member).txn(request).await }
         };
         convert::txn_reply(self.call(Again::IfNeverSent, call).await?)
     }
 
+    /// The interface has no batches: they go side by side, and the leader puts those that arrive together into one entry.
     async fn txn_batch(&self, txns: Vec<Txn>) -> Result<Vec<Result<TxnReply, StoreError>>, StoreError> {
-        let request = proto::TxnBatchRequest { txns: txns.into_iter().map(convert::put_txn).collect() };
-        let call = |mut member: KvClient<Channel>| {
-            let request = request.clone();
-            async move { member.txn_batch(request).await }
-        };
-        let response = self.call(Again::IfNeverSent, call).await?;
-        let result = |result: proto::TxnResult| match result.result {
-            Some(txn_result::Result::Response(reply)) => convert::txn_reply(reply),
-            Some(txn_result::Result::Error(error)) => Err(decode_error(error)),
-            None => Err(StoreError::Unknown("a transaction's result is missing".into())),
-        };
-        Ok(response.results.into_iter().map(result).collect())
+        Ok(stream::iter(txns).map(|txn| self.txn(txn)).buffered(IN_FLIGHT).collect().await)
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangeReply, StoreError> {
         let request = convert::put_range(request);
-        let call = |mut member: KvClient<Channel>| {
+        let call = |member: Channel| {
             let request = request.clone();
-            async move { member.range(request).await }
+            async move { kv(member).range(request).await }
         };
         Ok(convert::range_reply(self.call(Again::Always, call).await?))
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Watch, StoreError> {
+        let from = request.from;
         let create = convert::put_watch(request);
         let asked = Arc::new(Notify::new());
-        let call = |mut member: KvClient<Channel>| {
-            let requests = watch_requests(create.clone(), asked.clone());
-            async move { member.watch(requests).await }
+        let call = |member: Channel| {
+            let mut requests = Request::new(watch_requests(create.clone(), asked.clone()));
+            // A member without a leader ends the watch instead of going quiet (etcd's header).
+            requests.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+            let mut client = WatchClient::new(member).max_decoding_message_size(usize::MAX);
+            async move { client.watch(requests).await }
         };
         let responses = self.call(Again::Always, call).await?;
         let (sender, receiver) = mpsc::channel(CHANNEL);
-        tokio::spawn(pump(responses, sender));
+        tokio::spawn(pump(responses, from, sender));
         Ok(Watch::new(receiver, Some(Box::new(move || asked.notify_one()))))
     }
 
     async fn read_revision(&self) -> Result<Revision, StoreError> {
-        let call =
-            |mut member: KvClient<Channel>| async move { member.read_revision(proto::ReadRevisionRequest {}).await };
-        Ok(convert::revision(self.call(Again::Always, call).await?.header.as_ref()))
+        let nothing = RangeRequest { count_only: true, ..RangeRequest::key(&b"\0"[..]) };
+        Ok(self.range(nothing).await?.revision)
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
-        let request = proto::CompactionRequest { revision: revision.0 as i64 };
-        let call = |mut member: KvClient<Channel>| async move { member.compact(request).await };
+        let request = etcd::CompactionRequest { revision: revision.0.cast_signed(), physical: false };
+        let call = |member: Channel| async move { kv(member).compact(request).await };
         self.call(Again::Always, call).await.map(|_| ())
     }
 }
 
 /// The creation, then a progress request whenever one is asked for.
 fn watch_requests(
-    create: proto::WatchCreateRequest,
+    create: etcd::WatchCreateRequest,
     asked: Arc<Notify>,
-) -> impl futures::Stream<Item = proto::WatchRequest> + Send + 'static {
+) -> impl futures::Stream<Item = etcd::WatchRequest> + Send + 'static {
     stream::unfold(Some(create), move |create| {
         let asked = asked.clone();
         async move {
@@ -164,22 +158,28 @@ fn watch_requests(
                 Some(create) => RequestUnion::CreateRequest(create),
                 None => {
                     asked.notified().await;
-                    RequestUnion::ProgressRequest(proto::WatchProgressRequest {})
+                    RequestUnion::ProgressRequest(etcd::WatchProgressRequest {})
                 }
             };
-            Some((proto::WatchRequest { request_union: Some(union) }, None))
+            Some((etcd::WatchRequest { request_union: Some(union) }, None))
         }
     })
 }
 
 /// Hands batches on until either side ends. A full channel stops the stream, and HTTP/2 the member.
-async fn pump(mut responses: Streaming<proto::WatchResponse>, sender: mpsc::Sender<Result<WatchBatch, StoreError>>) {
+async fn pump(
+    mut responses: Streaming<etcd::WatchResponse>,
+    from: Revision,
+    sender: mpsc::Sender<Result<WatchBatch, StoreError>>,
+) {
     loop {
         let next = tokio::select! {
             next = responses.message() => next,
             () = sender.closed() => return,
         };
         let batch = match next {
+            Ok(Some(response)) if response.canceled => Err(cancelled(&response, from)),
+            Ok(Some(response)) if response.created => continue,
             Ok(Some(response)) => Ok(convert::batch(response)),
             Ok(None) => Err(StoreError::Unavailable("the member ended the watch".into())),
             Err(status) => Err(judge(&status, Again::Always).0),
@@ -188,5 +188,12 @@ async fn pump(mut responses: Streaming<proto::WatchResponse>, sender: mpsc::Send
         if sender.send(batch).await.is_err() || end {
             return;
         }
+    }
+}
+
+fn cancelled(response: &etcd::WatchResponse, requested: Revision) -> StoreError {
+    match u64::try_from(response.compact_revision) {
+        Ok(oldest) if oldest > 0 => StoreError::Compacted { requested, oldest: Revision(oldest) },
+        _ => StoreError::Unavailable(format!("the watch was cancelled: {}", response.cancel_reason)),
     }
 }

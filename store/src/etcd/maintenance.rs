@@ -1,0 +1,131 @@
+//! The Maintenance service: how a member is, its fingerprint, and a copy of its state.
+
+use super::Face;
+use super::cluster::change_status;
+use super::errors::status;
+use crate::api::{Revision, StoreError};
+use crate::proto::etcd::{self, maintenance_server::Maintenance};
+use crate::raft::snapshot::SnapshotFile;
+use crate::raft::types::Meta;
+use bytes::Bytes;
+use futures::Stream;
+use sha2::{Digest, Sha256};
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use tokio::sync::mpsc;
+use tonic::{Request, Response, Status};
+
+type Answer<T> = Result<Response<T>, Status>;
+type Blobs = Pin<Box<dyn Stream<Item = Result<etcd::SnapshotResponse, Status>> + Send>>;
+
+/// The version whose interface this is; clients decide by it what they may ask.
+const VERSION: &str = "3.5.21";
+/// How much of a snapshot goes into one message (etcd's size).
+const BLOB_BYTES: usize = 32 << 10;
+/// What clients expect of a snapshot's length: a multiple of this, and a SHA-256 of it at the end.
+const BLOCK_BYTES: u64 = 512;
+
+/// Our hash has 64 bits; etcd's answer has room for half of them.
+fn short(hash: u64) -> u32 {
+    (hash ^ (hash >> 32)) as u32
+}
+
+#[tonic::async_trait]
+impl Maintenance for Face {
+    async fn alarm(&self, _: Request<etcd::AlarmRequest>) -> Answer<etcd::AlarmResponse> {
+        Ok(Response::new(etcd::AlarmResponse { header: self.header_now(), alarms: vec![] }))
+    }
+
+    async fn status(&self, _: Request<etcd::StatusRequest>) -> Answer<etcd::StatusResponse> {
+        let metrics = self.handle.metrics();
+        let (index, bytes) = self.handle.snapshots.current().unwrap_or_default();
+        let size = (bytes + self.handle.wal_bytes_after(index)).cast_signed();
+        Ok(Response::new(etcd::StatusResponse {
+            header: self.header_now(),
+            version: VERSION.to_owned(),
+            db_size: size,
+            db_size_in_use: size,
+            leader: metrics.current_leader.unwrap_or(0),
+            raft_index: metrics.last_log_index.unwrap_or(0),
+            raft_term: metrics.current_term,
+            raft_applied_index: metrics.last_applied.map_or(0, |id| id.index),
+            errors: vec![],
+            is_learner: !self.handle.voters().contains(&self.handle.member),
+        }))
+    }
+
+    /// Nothing to do: the log's segments and the snapshots are removed whole.
+    async fn defragment(&self, _: Request<etcd::DefragmentRequest>) -> Answer<etcd::DefragmentResponse> {
+        Ok(Response::new(etcd::DefragmentResponse { header: self.header_now() }))
+    }
+
+    async fn hash(&self, _: Request<etcd::HashRequest>) -> Answer<etcd::HashResponse> {
+        let view = self.handle.hub.view();
+        Ok(Response::new(etcd::HashResponse { header: self.header(view.revision()), hash: short(view.hash()) }))
+    }
+
+    async fn hash_kv(&self, request: Request<etcd::HashKvRequest>) -> Answer<etcd::HashKvResponse> {
+        let wanted = u64::try_from(request.into_inner().revision).unwrap_or(0);
+        let view = self.handle.hub.view();
+        let (current, oldest) = (view.revision(), view.oldest());
+        let requested = Revision(wanted);
+        let hash = match view.commit(wanted) {
+            _ if wanted == 0 => view.hash(),
+            Some(commit) => commit.hash,
+            None if requested > current => return Err(status(StoreError::Future { requested, current })),
+            None => return Err(status(StoreError::Compacted { requested, oldest })),
+        };
+        let compact_revision = oldest.0.cast_signed();
+        Ok(Response::new(etcd::HashKvResponse { header: self.header(current), hash: short(hash), compact_revision }))
+    }
+
+    type SnapshotStream = Blobs;
+
+    async fn snapshot(&self, _: Request<etcd::SnapshotRequest>) -> Answer<Blobs> {
+        let (sender, receiver) = mpsc::channel(4);
+        let face = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let view = face.handle.hub.view();
+            let written = face.handle.snapshots.dir.write(&Meta::default(), &view);
+            let sent = match written {
+                Ok(file) => send(&face, view.revision(), &file, &sender),
+                Err(error) => Err(Some(Status::internal(error.to_string()))),
+            };
+            if let Err(Some(error)) = sent {
+                let _ = sender.blocking_send(Err(error));
+            }
+        });
+        Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(receiver))))
+    }
+
+    /// Only the leader hands on what it has (etcd's rule).
+    async fn move_leader(&self, request: Request<etcd::MoveLeaderRequest>) -> Answer<etcd::MoveLeaderResponse> {
+        self.handle.move_leader(request.into_inner().target_id).await.map_err(change_status)?;
+        Ok(Response::new(etcd::MoveLeaderResponse { header: self.header_now() }))
+    }
+}
+
+/// Sends a snapshot, filled up with zeros to whole blocks and followed by its SHA-256. `None`: nobody listens any more.
+fn send(
+    face: &Face,
+    revision: Revision,
+    file: &SnapshotFile,
+    to: &mpsc::Sender<Result<etcd::SnapshotResponse, Status>>,
+) -> Result<(), Option<Status>> {
+    let whole = file.bytes.div_ceil(BLOCK_BYTES) * BLOCK_BYTES;
+    let mut hash = Sha256::new();
+    let mut at = 0;
+    let blob = |blob: Bytes, remaining_bytes: u64| {
+        let response = etcd::SnapshotResponse { header: face.header(revision), remaining_bytes, blob };
+        to.blocking_send(Ok(response)).map_err(|_| None)
+    };
+    while at < whole {
+        let mut buffer = vec![0; BLOB_BYTES.min((whole - at) as usize)];
+        let data = (file.bytes.saturating_sub(at) as usize).min(buffer.len());
+        file.file.read_exact_at(&mut buffer[..data], at).map_err(|error| Some(Status::internal(error.to_string())))?;
+        hash.update(&buffer);
+        at += buffer.len() as u64;
+        blob(buffer.into(), whole - at + 32)?;
+    }
+    blob(Bytes::copy_from_slice(&hash.finalize()), 0)
+}

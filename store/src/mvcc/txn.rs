@@ -1,0 +1,178 @@
+//! Transactions: which branches run, whether they may, and what they do. The order is etcd's: all comparisons, then all
+//! checks, then the operations, so that a refused transaction has changed nothing.
+
+use super::read::Span;
+use super::{Change, Mvcc};
+use crate::api::{
+    Compare, CompareTarget, Delete, KeyValue, LeaseId, Op, OpReply, Put, RangeRequest, Relation, Revision, StoreError,
+    Txn, TxnReply,
+};
+use std::sync::Arc;
+
+/// Which branch each transaction of a nest takes, in the order in which they are met.
+struct Path(Vec<bool>);
+
+/// A transaction under way.
+struct Run {
+    path: std::vec::IntoIter<bool>,
+    revision: Revision,
+    changes: Vec<Change>,
+}
+
+impl Mvcc {
+    pub(super) fn transact(&mut self, txn: &Txn) -> Result<TxnReply, StoreError> {
+        let path = self.check(txn)?;
+        let mut run = Run { path: path.0.into_iter(), revision: Revision(self.revision + 1), changes: Vec::new() };
+        let (succeeded, ops) = self.run(txn, &mut run)?;
+        if !run.changes.is_empty() {
+            self.commit_changes(run.changes);
+        }
+        Ok(TxnReply { succeeded, revision: self.revision(), ops })
+    }
+
+    /// What a transaction that writes nothing answers.
+    pub fn read(&self, txn: &Txn) -> Result<TxnReply, StoreError> {
+        debug_assert!(!txn.writes());
+        let path = self.check(txn)?;
+        self.read_along(txn, &mut path.0.into_iter())
+    }
+
+    fn read_along(&self, txn: &Txn, path: &mut std::vec::IntoIter<bool>) -> Result<TxnReply, StoreError> {
+        let succeeded = path.next().unwrap_or_default();
+        let mut ops = Vec::new();
+        for op in branch(txn, succeeded) {
+            match op {
+                Op::Range(range) => ops.push(OpReply::Range(self.range(range)?)),
+                Op::Txn(txn) => ops.push(OpReply::Txn(self.read_along(txn, path)?)),
+                Op::Put(_) | Op::Delete(_) => {}
+            }
+        }
+        Ok(TxnReply { succeeded, revision: self.revision(), ops })
+    }
+
+    fn check(&self, txn: &Txn) -> Result<Path, StoreError> {
+        let mut path = Path(Vec::new());
+        self.compare_all(txn, &mut path);
+        self.check_ops(txn, &mut path.0.iter())?;
+        Ok(path)
+    }
+
+    fn compare_all(&self, txn: &Txn, path: &mut Path) {
+        let succeeded = txn.compare.iter().all(|compare| self.holds(compare));
+        path.0.push(succeeded);
+        for op in branch(txn, succeeded) {
+            if let Op::Txn(txn) = op {
+                self.compare_all(txn, path);
+            }
+        }
+    }
+
+    fn check_ops(&self, txn: &Txn, path: &mut std::slice::Iter<'_, bool>) -> Result<(), StoreError> {
+        let succeeded = *path.next().unwrap_or(&false);
+        for op in branch(txn, succeeded) {
+            match op {
+                Op::Put(put) => self.check_put(put)?,
+                Op::Range(RangeRequest { revision: Some(revision), .. }) => self.check_readable(*revision)?,
+                Op::Range(_) | Op::Delete(_) => {}
+                Op::Txn(txn) => self.check_ops(txn, path)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn check_put(&self, put: &Put) -> Result<(), StoreError> {
+        if (put.keep_value || put.keep_lease) && self.get(&put.key).is_none() {
+            return Err(StoreError::NoKey(put.key.clone()));
+        }
+        if put.lease != LeaseId::NONE && !self.leases.contains_key(&put.lease) {
+            return Err(StoreError::NoLease(put.lease));
+        }
+        Ok(())
+    }
+
+    fn holds(&self, compare: &Compare) -> bool {
+        let span = Span::new(compare.start.clone(), compare.end.clone());
+        let mut found = self.span(&span).peekable();
+        if found.peek().is_none() {
+            return missing_holds(compare);
+        }
+        found.all(|kv| stands(compare, kv))
+    }
+
+    /// Whether the transaction succeeded, and its replies. Nothing here fails after `check`; the errors are only passed on.
+    fn run(&mut self, txn: &Txn, run: &mut Run) -> Result<(bool, Vec<OpReply>), StoreError> {
+        let succeeded = run.path.next().unwrap_or_default();
+        let ops = branch(txn, succeeded);
+        let mut replies = Vec::with_capacity(ops.len());
+        for op in ops {
+            replies.push(match op {
+                Op::Put(put) => {
+                    let change = self.put(put, run.revision);
+                    let prev = change.prev.as_deref().filter(|_| put.prev_kv).cloned();
+                    run.changes.push(change);
+                    OpReply::Put { prev }
+                }
+                Op::Delete(delete) => self.delete_span(delete, run),
+                Op::Range(range) => {
+                    let now = if run.changes.is_empty() { self.revision() } else { run.revision };
+                    OpReply::Range(self.range_at(range, now)?)
+                }
+                Op::Txn(txn) => {
+                    let (succeeded, ops) = self.run(txn, run)?;
+                    let revision = if run.changes.is_empty() { self.revision() } else { run.revision };
+                    OpReply::Txn(TxnReply { succeeded, revision, ops })
+                }
+            });
+        }
+        Ok((succeeded, replies))
+    }
+
+    fn delete_span(&mut self, delete: &Delete, run: &mut Run) -> OpReply {
+        let span = Span::new(delete.start.clone(), delete.end.clone());
+        let keys: Vec<_> = self.span(&span).map(|kv| kv.key.clone()).collect();
+        let before = run.changes.len();
+        run.changes.extend(keys.iter().filter_map(|key| self.delete(key, run.revision)));
+        let deleted = &run.changes[before..];
+        let prev = deleted.iter().filter(|_| delete.prev_kv).filter_map(|change| change.prev.as_deref().cloned());
+        OpReply::Delete { deleted: deleted.len() as u64, prev: prev.collect() }
+    }
+
+    pub(super) fn span<'a>(&'a self, span: &'a Span) -> impl Iterator<Item = &'a Arc<KeyValue>> + 'a {
+        self.live.range::<_, [u8]>(span.bounds()).map(|live| &live.0)
+    }
+}
+
+fn branch(txn: &Txn, succeeded: bool) -> &[Op] {
+    if succeeded { &txn.success } else { &txn.failure }
+}
+
+/// How a comparison goes with a key that is not there.
+fn missing_holds(compare: &Compare) -> bool {
+    let order = match &compare.target {
+        CompareTarget::Value(_) => return false,
+        CompareTarget::Version(version) => 0.cmp(version),
+        CompareTarget::CreateRevision(revision) | CompareTarget::ModRevision(revision) => 0.cmp(&revision.0),
+        CompareTarget::Lease(lease) => LeaseId::NONE.cmp(lease),
+    };
+    related(compare.relation, order)
+}
+
+fn stands(compare: &Compare, kv: &KeyValue) -> bool {
+    let order = match &compare.target {
+        CompareTarget::Version(version) => kv.version.cmp(version),
+        CompareTarget::CreateRevision(revision) => kv.create_revision.cmp(revision),
+        CompareTarget::ModRevision(revision) => kv.mod_revision.cmp(revision),
+        CompareTarget::Value(value) => kv.value.cmp(value),
+        CompareTarget::Lease(lease) => kv.lease.cmp(lease),
+    };
+    related(compare.relation, order)
+}
+
+fn related(relation: Relation, order: std::cmp::Ordering) -> bool {
+    match relation {
+        Relation::Equal => order.is_eq(),
+        Relation::NotEqual => order.is_ne(),
+        Relation::Greater => order.is_gt(),
+        Relation::Less => order.is_lt(),
+    }
+}
