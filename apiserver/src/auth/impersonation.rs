@@ -67,7 +67,9 @@ mod tests {
         let pairs =
             headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let mut map = HeaderMap::new();
-        pairs.for_each(|(name, value)| drop(map.append(name, value)));
+        for (name, value) in pairs {
+            map.append(name, value);
+        }
         effective(&map, caller)
     }
 

@@ -190,7 +190,7 @@ async fn addresses_and_ports_that_are_not_for_services_are_refused() {
         ),
         (json!({"clusterIP": "10.97.0.10", "ports": [{"port": 53}]}), "spec.clusterIPs", "not in the valid range"),
         (
-            json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": 30001}, {"port": 80, "nodePort": 10250}]}),
+            json!({"type": "NodePort", "ports": [{"name": "a", "port": 1, "nodePort": 30001}, {"name": "b", "port": 80, "nodePort": 10250}]}),
             "spec.ports[1].nodePort",
             "The range of valid ports is 30000-32767",
         ),

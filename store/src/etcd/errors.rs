@@ -22,8 +22,7 @@ pub const NOT_LEADER: (Code, &str) = (Code::FailedPrecondition, "etcdserver: not
 pub const MEMBER_NOT_FOUND: (Code, &str) = (Code::NotFound, "etcdserver: member not found");
 pub const PEER_URL_EXISTS: (Code, &str) = (Code::FailedPrecondition, "etcdserver: Peer URLs already exists");
 pub const BAD_URLS: (Code, &str) = (Code::InvalidArgument, "etcdserver: given member URLs are invalid");
-pub const NOT_LEARNER: (Code, &str) =
-    (Code::FailedPrecondition, "etcdserver: can only promote a learner member");
+pub const NOT_LEARNER: (Code, &str) = (Code::FailedPrecondition, "etcdserver: can only promote a learner member");
 pub const LEARNER_BEHIND: (Code, &str) =
     (Code::FailedPrecondition, "etcdserver: can only promote a learner member which is in sync with leader");
 const KEY_NOT_FOUND: (Code, &str) = (Code::InvalidArgument, "etcdserver: key not found");

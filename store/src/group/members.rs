@@ -82,7 +82,8 @@ impl Handle {
     pub async fn remove_member(&self, id: u64) -> Changed {
         let _alone = self.begin_change().await?;
         let ids = BTreeSet::from([id]);
-        let change = if self.member(id)?.learner { ChangeMembers::RemoveNodes(ids) } else { ChangeMembers::RemoveVoters(ids) };
+        let change =
+            if self.member(id)?.learner { ChangeMembers::RemoveNodes(ids) } else { ChangeMembers::RemoveVoters(ids) };
         self.change(change).await?;
         Ok(self.members())
     }
@@ -110,7 +111,10 @@ impl Handle {
         }
         self.raft.trigger().transfer_leader(to).await.map_err(|error| unavailable(error.to_string()))?;
         let wait = self.raft.wait(Some(PATIENCE));
-        wait.current_leader(to, "the lead was handed on").await.map(drop).map_err(|error| unavailable(error.to_string()))
+        wait.current_leader(to, "the lead was handed on")
+            .await
+            .map(drop)
+            .map_err(|error| unavailable(error.to_string()))
     }
 
     fn leads(&self) -> Result<(), ChangeError> {

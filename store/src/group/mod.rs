@@ -4,11 +4,11 @@
 
 mod clock;
 mod lessor;
+#[cfg(test)]
+mod member_tests;
 mod members;
 mod propose;
 mod read;
-#[cfg(test)]
-mod member_tests;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -335,7 +335,18 @@ async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
     let raft = raft.await.map_err(|error| GroupError::Raft(error.to_string()))?;
     let clock = Arc::new(StoreClock::default());
     let (cluster, lessor) = (cluster_id(&config.name), Arc::default());
-    Ok(Handle { raft, hub, peers, snapshots, cluster, member: config.member, wal, clock, lessor, changing: Arc::default() })
+    Ok(Handle {
+        raft,
+        hub,
+        peers,
+        snapshots,
+        cluster,
+        member: config.member,
+        wal,
+        clock,
+        lessor,
+        changing: Arc::default(),
+    })
 }
 
 /// A member that nobody can join needs no ticks: it is elected at once and has nobody to hear from.

@@ -10,8 +10,9 @@ use futures::{Stream, StreamExt, stream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::impls::BasicNode;
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse, VoteRequest,
-    VoteResponse,
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse,
+    VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
 use std::io;
@@ -45,7 +46,9 @@ pub struct Network {
 
 impl Network {
     fn client(&self) -> RpcResult<PeerClient<Channel>> {
-        self.peers.client(self.target).ok_or_else(|| RPCError::Unreachable(Unreachable::from_string("no usable address")))
+        self.peers
+            .client(self.target)
+            .ok_or_else(|| RPCError::Unreachable(Unreachable::from_string("no usable address")))
     }
 
     fn body(&self, answer: Result<Result<Response<Frame>, Status>, tokio::time::error::Elapsed>) -> RpcResult<Bytes> {

@@ -5,7 +5,9 @@ use crate::codec::{self, DecodeError, Reader, put_u64};
 use crate::group::Standing;
 use crate::raft::types::{self, TypeConfig, log_id, option, put_log_id, put_option};
 use bytes::{BufMut, Bytes};
-use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, VoteRequest, VoteResponse};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
+};
 
 pub fn put_append(request: &AppendEntriesRequest<TypeConfig>) -> Vec<u8> {
     let mut out = Vec::new();
