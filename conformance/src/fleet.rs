@@ -18,8 +18,7 @@ use std::time::Duration;
 /// The store's groups, with the first digits of their members' ports.
 const GROUPS: [(&str, u16); 3] = [("state", 2410), ("leases", 2420), ("events", 2430)];
 const MEMBERS: u16 = 3;
-/// The member that is a group of its own.
-const LONE: &str = "store-alone";
+/// The ports of a group of its own begin after this one.
 const LONE_PORT: u16 = 2440;
 const MACHINES: u8 = 3;
 const CONTROL_IP: &str = crate::namespace::NODE_IP;
@@ -144,23 +143,32 @@ impl Fleet {
         Etcdctl::new(&endpoints, &self.pki(""))
     }
 
-    /// A group of one member that nothing else uses.
-    pub fn start_lone_member(&self) -> anyhow::Result<Etcdctl> {
-        let address = format!("{CONTROL_IP}:{LONE_PORT}");
+    /// Where a member of the group that nothing else uses is reached.
+    pub fn lone_address(number: u16) -> String {
+        format!("{CONTROL_IP}:{}", LONE_PORT + number)
+    }
+
+    /// Member 1 begins a group that nothing else uses; the others join it.
+    pub fn start_lone_member(&self, number: u16) -> anyhow::Result<Etcdctl> {
+        let address = Self::lone_address(number);
+        let members = format!("1={},{number}={address}", Self::lone_address(1));
         let mut command = Command::new(tools::gantry()?);
-        command.args(["store", "--group", "state", "--listen", &address]);
-        command
-            .args(["--members", &format!("1={address}")])
-            .arg("--data-dir")
-            .arg(self.folder.path().join("store-alone"));
+        command.args(["store", "--group", "state", "--listen", &address, "--member-id", &number.to_string()]);
+        if number > 1 {
+            command.args(["--join", "--members", &members]);
+        }
+        command.arg("--data-dir").arg(self.folder.path().join(lone_name(number)));
         command.arg("--tls-cert").arg(self.pki("store-peer.crt")).arg("--tls-key").arg(self.pki("store-peer.key"));
         command.arg("--client-ca").arg(self.pki("store-ca.crt"));
-        self.spawn(LONE, command)?;
+        self.spawn(&lone_name(number), command)?;
         Ok(Etcdctl::new(&[address], &self.pki("")))
     }
 
-    pub fn stop_lone_member(&self) -> anyhow::Result<()> {
-        self.kill(LONE)
+    /// `kill -9` of one of that group, if it runs.
+    pub fn stop_lone_member(&self, number: u16) -> anyhow::Result<()> {
+        let name = lone_name(number);
+        let runs = self.running.lock().expect("no holder of the lock panics").contains_key(&name);
+        if runs { self.kill(&name) } else { Ok(()) }
     }
 
     /// Where a case may put files.
@@ -273,6 +281,10 @@ impl Drop for Fleet {
             eprintln!("taking the cluster down: {error:?}");
         }
     }
+}
+
+fn lone_name(number: u16) -> String {
+    format!("store-alone-{number}")
 }
 
 fn store_name(member: u16, group: &str) -> String {

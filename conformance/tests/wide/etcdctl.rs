@@ -100,31 +100,54 @@ pub fn it_sees_the_members_agree(fleet: &Fleet) -> anyhow::Result<()> {
     })
 }
 
-pub fn a_member_alone_compacts_and_saves(fleet: &Fleet) -> anyhow::Result<()> {
-    let etcdctl = fleet.start_lone_member()?;
-    let compacted = "required revision has been compacted";
-    let tried = (|| {
-        wait_for("the member to answer", PATIENCE, || etcdctl.ok(&["put", "k", "1"]))?;
-        for value in ["2", "3", "4"] {
-            etcdctl.ok(&["put", "k", value])?;
-        }
-        let now = etcdctl.ok(&["get", "k", "-w=fields"])?;
-        let revision: u64 = now
-            .lines()
-            .find_map(|line| line.strip_prefix("\"Revision\" : "))
-            .and_then(|number| number.parse().ok())
-            .unwrap_or_default();
-        let (oldest, before) = ((revision - 1).to_string(), (revision - 2).to_string());
-        says(&etcdctl, &["compaction", &oldest], &format!("compacted revision {oldest}"))?;
-        etcdctl.fails(&["compaction", &oldest], compacted)?;
-        says(&etcdctl, &["get", "k", "--print-value-only", "--rev", &oldest], "3")?;
-        etcdctl.fails(&["get", "k", "--rev", &before], compacted)?;
-        let file = fleet.folder().join("saved.db");
-        etcdctl.ok(&["snapshot", "save", &file.to_string_lossy()])?;
-        let bytes = std::fs::metadata(&file)?.len();
-        ensure!(bytes % 512 == 32, "{bytes} bytes are not whole blocks and a SHA-256");
-        Ok(())
-    })();
-    fleet.stop_lone_member()?;
+pub fn a_member_alone_compacts_saves_and_hands_over(fleet: &Fleet) -> anyhow::Result<()> {
+    let first = fleet.start_lone_member(1)?;
+    let tried = compacts_and_saves(fleet, &first).and_then(|()| hands_over(fleet, &first));
+    fleet.stop_lone_member(1)?;
+    fleet.stop_lone_member(2)?;
     tried
+}
+
+fn compacts_and_saves(fleet: &Fleet, etcdctl: &Etcdctl) -> anyhow::Result<()> {
+    let compacted = "required revision has been compacted";
+    wait_for("the member to answer", PATIENCE, || etcdctl.ok(&["put", "k", "1"]))?;
+    for value in ["2", "3", "4"] {
+        etcdctl.ok(&["put", "k", value])?;
+    }
+    let now = etcdctl.ok(&["get", "k", "-w=fields"])?;
+    let revision: u64 = now
+        .lines()
+        .find_map(|line| line.strip_prefix("\"Revision\" : "))
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_default();
+    let (oldest, before) = ((revision - 1).to_string(), (revision - 2).to_string());
+    says(etcdctl, &["compaction", &oldest], &format!("compacted revision {oldest}"))?;
+    etcdctl.fails(&["compaction", &oldest], compacted)?;
+    says(etcdctl, &["get", "k", "--print-value-only", "--rev", &oldest], "3")?;
+    etcdctl.fails(&["get", "k", "--rev", &before], compacted)?;
+    let file = fleet.folder().join("saved.db");
+    etcdctl.ok(&["snapshot", "save", &file.to_string_lossy()])?;
+    let bytes = std::fs::metadata(&file)?.len();
+    ensure!(bytes % 512 == 32, "{bytes} bytes are not whole blocks and a SHA-256");
+    Ok(())
+}
+
+/// A second member joins, decides, leads, and stays when the first is gone.
+fn hands_over(fleet: &Fleet, first: &Etcdctl) -> anyhow::Result<()> {
+    let url = format!("--peer-urls=https://{}", Fleet::lone_address(2));
+    first.ok(&["member", "add", "second", &url])?;
+    first.fails(&["member", "add", "third", &url], "Peer URLs already exists")?;
+    let second = fleet.start_lone_member(2)?;
+    wait_for("the learner to be promoted", PATIENCE, || first.ok(&["member", "promote", "2"]))?;
+    first.fails(&["member", "promote", "2"], "can only promote a learner member")?;
+    first.ok(&["move-leader", "2"])?;
+    first.fails(&["move-leader", "1"], "no leader endpoint given")?;
+    // Asked of a follower, which hands the question on.
+    first.ok(&["member", "remove", "1"])?;
+    fleet.stop_lone_member(1)?;
+    says(&second, &["get", "k", "--print-value-only"], "4")?;
+    says(&second, &["put", "k", "5"], "OK")?;
+    let members = second.ok(&["member", "list"])?;
+    ensure!(members.lines().count() == 1 && members.starts_with("2, "), "{members}");
+    Ok(())
 }

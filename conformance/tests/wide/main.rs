@@ -22,7 +22,7 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(etcdctl::it_reads_and_writes_through_every_member),
         case!(etcdctl::it_watches_and_holds_leases),
         case!(etcdctl::it_sees_the_members_agree),
-        case!(etcdctl::a_member_alone_compacts_and_saves),
+        case!(etcdctl::a_member_alone_compacts_saves_and_hands_over),
         case!(losses::a_store_machine_dies_and_comes_back),
         case!(losses::without_a_majority_nothing_is_written_and_everything_runs),
         case!(losses::an_api_server_dies_and_comes_back),
