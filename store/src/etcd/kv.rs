@@ -1,8 +1,8 @@
 //! The KV service.
 
-use super::errors::{EMPTY_KEY, plain, status};
-use super::{Face, convert};
-use crate::api::{Op, OpReply, Revision, Store, StoreError, Txn, TxnReply};
+use super::errors::status;
+use super::{BOUNDED, Face, convert};
+use crate::api::{Op, OpReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply};
 use crate::limits;
 use crate::proto::etcd::{self, kv_server::Kv};
 use prost::Message;
@@ -34,11 +34,9 @@ impl Face {
 #[tonic::async_trait]
 impl Kv for Face {
     async fn range(&self, request: Request<etcd::RangeRequest>) -> Answer<etcd::RangeResponse> {
-        let request = request.into_inner();
-        if request.key.is_empty() {
-            return Err(plain(EMPTY_KEY));
-        }
-        let reply = self.store.range(convert::range(request)?).await.map_err(status)?;
+        let whole = !request.metadata().contains_key(BOUNDED);
+        let range = convert::range(request.into_inner())?;
+        let reply = self.store.range(RangeRequest { whole, ..range }).await.map_err(status)?;
         let header = self.header(reply.revision);
         Ok(Response::new(convert::put_range_reply(header, reply)))
     }

@@ -25,6 +25,9 @@ use etcd::lease_server::LeaseServer;
 use etcd::maintenance_server::MaintenanceServer;
 use etcd::watch_server::WatchServer;
 
+/// Set by our own clients, who know that an answer may be a part of what they asked for. Others get it whole, as etcd gives it.
+const BOUNDED: &str = "gantry-bounded";
+
 /// One member as its clients see it.
 #[derive(Clone)]
 pub struct Face {

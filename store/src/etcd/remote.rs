@@ -109,9 +109,13 @@ impl Store for RemoteStore {
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangeReply, StoreError> {
-        let request = convert::put_range(request);
+        let whole = request.whole;
+        let message = convert::put_range(request);
         let call = |member: Channel| {
-            let request = request.clone();
+            let mut request = Request::new(message.clone());
+            if !whole {
+                request.metadata_mut().insert(super::BOUNDED, MetadataValue::from_static("1"));
+            }
             async move { kv(member).range(request).await }
         };
         Ok(convert::range_reply(self.call(Again::Always, call).await?))

@@ -277,6 +277,17 @@ async fn a_remote_store_works_over_tls_and_strangers_do_not() {
     let progress = tokio::time::timeout(DEADLINE, watch.next()).await.unwrap().unwrap().unwrap();
     assert_eq!((progress.revision >= Revision(4), progress.events.len()), (true, 0));
     assert_eq!(remote.read_revision().await.unwrap(), Revision(4));
+    // An answer that would be too large comes in parts, unless the whole is asked for.
+    for n in 0..9 {
+        remote
+            .txn(Txn { success: vec![Op::put(format!("large/{n}"), vec![0; 1 << 20])], ..Txn::default() })
+            .await
+            .unwrap();
+    }
+    let large = RangeRequest::prefix("large/");
+    let part = remote.range(large.clone()).await.unwrap();
+    let whole = remote.range(RangeRequest { whole: true, ..large }).await.unwrap();
+    assert_eq!((part.kvs.len(), part.more, whole.kvs.len(), whole.more), (8, true, 9, false));
     remote.compact(Revision(3)).await.unwrap();
     let old = RangeRequest { revision: Some(Revision(2)), ..RangeRequest::key("k000") };
     // A member that has not applied the compaction yet may still answer from the past, and rightly.
