@@ -79,8 +79,10 @@ pub fn failed_readiness_leaves_the_endpoints(cluster: &Cluster) -> anyhow::Resul
 
 pub fn failed_liveness_restarts(cluster: &Cluster) -> anyhow::Result<()> {
     with_namespace(cluster, "liveness", |kubectl| {
-        let probe = "livenessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1, failureThreshold: 1}";
-        kubectl.apply(&pod("sick", &format!("image: '{IMAGE}', command: [/testbed, serve], {probe}")))?;
+        // Ready means that it listens; a first look at a server that does not listen yet must not restart it.
+        let get = "httpGet: {path: /healthz, port: 8080}, periodSeconds: 1";
+        let probes = format!("livenessProbe: {{{get}, failureThreshold: 3}}, readinessProbe: {{{get}}}");
+        kubectl.apply(&pod("sick", &format!("image: '{IMAGE}', command: [/testbed, serve], {probes}")))?;
         kubectl.ok(&["wait", "--for=condition=Ready", "pod/sick", "--timeout=30s"])?;
         http_get(&kubectl.path(&["pod", "sick"], ".status.podIP")?, 8080, "/break")?;
         expect(kubectl, "sick", ".status.containerStatuses[0].restartCount", "1", 30)?;
