@@ -30,8 +30,14 @@ fn first_key(start: bytes::Bytes) -> bytes::Bytes {
     if start.is_empty() { bytes::Bytes::from_static(b"\0") } else { start }
 }
 
-fn keyed(key: bytes::Bytes) -> Result<bytes::Bytes, Status> {
-    if key.is_empty() { Err(plain(EMPTY_KEY)) } else { Ok(key) }
+/// Bytes of their own: what comes off the wire is a slice of a network buffer, and would keep all of it for as long as the log
+/// and the history remember the request.
+fn own(bytes: &bytes::Bytes) -> bytes::Bytes {
+    bytes::Bytes::copy_from_slice(bytes)
+}
+
+fn keyed(key: &bytes::Bytes) -> Result<bytes::Bytes, Status> {
+    if key.is_empty() { Err(plain(EMPTY_KEY)) } else { Ok(own(key)) }
 }
 
 pub fn put_kv(kv: KeyValue) -> etcd::KeyValue {
@@ -98,8 +104,8 @@ pub fn range(range: etcd::RangeRequest) -> Result<RangeRequest, Status> {
             min_create: revision(range.min_create_revision),
             max_create: revision(range.max_create_revision),
         },
-        start: keyed(range.key)?,
-        end: range.range_end,
+        start: keyed(&range.key)?,
+        end: own(&range.range_end),
     })
 }
 
@@ -144,8 +150,8 @@ pub fn put(put: etcd::PutRequest) -> Result<Put, Status> {
         return Err(plain(LEASE_PROVIDED));
     }
     Ok(Put {
-        key: keyed(put.key)?,
-        value: put.value,
+        key: keyed(&put.key)?,
+        value: own(&put.value),
         lease: LeaseId(put.lease),
         prev_kv: put.prev_kv,
         keep_value: put.ignore_value,
@@ -165,7 +171,7 @@ fn put_put(put: Put) -> etcd::PutRequest {
 }
 
 pub fn delete(delete: etcd::DeleteRangeRequest) -> Result<Delete, Status> {
-    Ok(Delete { start: keyed(delete.key)?, end: delete.range_end, prev_kv: delete.prev_kv })
+    Ok(Delete { start: keyed(&delete.key)?, end: own(&delete.range_end), prev_kv: delete.prev_kv })
 }
 
 pub fn put_delete_reply(
@@ -224,7 +230,7 @@ fn compare(compare: etcd::Compare) -> Result<Compare, Status> {
             _ => Revision(0),
         }),
         Ok(Target::Value) => CompareTarget::Value(match union {
-            Some(TargetUnion::Value(value)) => value,
+            Some(TargetUnion::Value(value)) => own(&value),
             _ => bytes::Bytes::new(),
         }),
         Ok(Target::Lease) => CompareTarget::Lease(match union {
@@ -233,7 +239,7 @@ fn compare(compare: etcd::Compare) -> Result<Compare, Status> {
         }),
         Err(_) => return Err(Status::invalid_argument("etcdserver: unknown comparison target")),
     };
-    Ok(Compare { start: keyed(compare.key)?, end: compare.range_end, relation, target })
+    Ok(Compare { start: keyed(&compare.key)?, end: own(&compare.range_end), relation, target })
 }
 
 fn put_op(op: Op) -> etcd::RequestOp {
