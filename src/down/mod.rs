@@ -13,6 +13,7 @@ use crate::datadir::DataDir;
 use crate::detached::Detached;
 use crate::footprint::{Footprint, network_namespace};
 use crate::preflight;
+use crate::say::say;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
     preflight::check_root()?;
     let data = DataDir::new(&args.data.data_dir)?;
     if !data.root().exists() {
-        println!("{}: nothing to stop", data.root().display());
+        say!("{}: nothing to stop", data.root().display());
         return Ok(());
     }
     data.check_format()?;
@@ -42,45 +43,40 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
     }
     if args.purge {
         if data.purge()? {
-            println!("{} is deleted", data.root().display());
+            say!("{} is deleted", data.root().display());
         } else {
-            println!(
+            say!(
                 "{}: everything of Gantry's is deleted; the directory holds other files, or is a disk",
                 data.root().display()
             );
         }
     } else {
-        println!(
-            "{}: everything is stopped; objects and images are kept (--purge deletes them)",
-            data.root().display()
-        );
+        say!("{}: everything is stopped; objects and images are kept (--purge deletes them)", data.root().display());
     }
     Ok(())
 }
 
-/// Ends the processes with a pid file: `gantry` first, so that it does not restart the others. A process id may be used
-/// again after a reboot, so the name of the program is not enough: a role holds its lock, containerd names its own folder.
+/// Ends the processes with a pid file, or with this data directory in their command line: `gantry` first, so that it does not
+/// restart the others. A process id may be used again after a reboot, so the name of the program is not enough: a role holds
+/// its lock, containerd names its own folder.
 async fn stop_roles(data: &DataDir) {
     let gantry = std::env::current_exe().unwrap_or_else(|_| "gantry".into());
     for name in ["gantry", "kubelet", "proxy", "guard"] {
-        if let Some(process) = Detached::from_pid_file(&data.pid_file(name), &gantry)
-            && data.holder(name) == Some(process.pid())
-        {
+        let locked = Detached::from_pid_file(&data.pid_file(name), &gantry)
+            .filter(|process| data.holder(name) == Some(process.pid()));
+        if let Some(process) = locked.or_else(|| Detached::role_of(data, name, &gantry)) {
             stop(name, process).await;
         }
         let _ = std::fs::remove_file(data.pid_file(name));
     }
-    let config = data.containerd().join("config.toml").into_os_string();
-    if let Some(process) = Detached::from_pid_file(&data.pid_file("containerd"), Path::new("containerd"))
-        && process.arguments().contains(&config)
-    {
+    if let Some(process) = Detached::containerd_of(data) {
         stop("containerd", process).await;
     }
     let _ = std::fs::remove_file(data.pid_file("containerd"));
 }
 
 async fn stop(name: &str, process: Detached) {
-    println!("stopping {name} (process {})", process.pid());
+    say!("stopping {name} (process {})", process.pid());
     process.stop(STOP_PATIENCE).await;
 }
 
@@ -95,7 +91,7 @@ async fn remove_containers(data: &DataDir, footprint: &Footprint) -> anyhow::Res
     };
     let first = find();
     if !first.is_empty() {
-        println!("ending {} container processes", first.len());
+        say!("ending {} container processes", first.len());
     }
     processes::kill_until_none(find, KILL_PATIENCE).await?;
     cgroups.remove()

@@ -90,7 +90,9 @@ pub async fn run(args: KubeletArgs) -> anyhow::Result<()> {
     preflight::check_root()?;
     preflight::check_tools(args.node.containerd.as_deref())?;
     let data = DataDir::new(&args.data.data_dir)?;
+    data.check_path()?;
     data.check_format()?;
+    machine::check_ranges(&args.network.service_cidr, &args.network.cluster_cidr)?;
     let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.node.kubelet_port));
     preflight::check_ports(&[(listen, "--kubelet-port")])?;
     let name = machine::node_name(args.node.node_name.as_deref())?;
