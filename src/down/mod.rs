@@ -7,11 +7,14 @@ mod links;
 mod mounts;
 mod ports;
 mod processes;
+mod shims;
+
+pub use ports::nat_objects;
 
 use crate::cli::DownArgs;
 use crate::datadir::DataDir;
 use crate::detached::Detached;
-use crate::footprint::{Footprint, network_namespace};
+use crate::footprint::{Clash, Footprint, network_namespace};
 use crate::preflight;
 use crate::say::say;
 use std::path::Path;
@@ -29,16 +32,26 @@ pub async fn run(args: DownArgs) -> anyhow::Result<()> {
     }
     data.check_format()?;
     let footprint = Footprint::read(&data)?;
+    // What stands under the same names now is somebody else's: this one's is gone, or it could not have started.
+    let rival = footprint.as_ref().and_then(|footprint| footprint.rival(&data));
+    if let Some((claim, _)) = &rival {
+        say!("{}: what {} uses now is left alone", data.root().display(), claim.data_dir.display());
+    }
     stop_roles(&data).await;
     if let Some(footprint) = &footprint {
-        remove_containers(&data, footprint).await?;
+        let cgroup_root = if matches!(rival, Some((_, Clash::Cgroup))) { "" } else { &footprint.cgroup_root };
+        remove_containers(&data, cgroup_root).await?;
     }
     // Only where Gantry mounts: a data directory may be a disk, or hold one.
     for dir in [data.node(), data.containerd()] {
         mounts::unmount_below(&dir)?;
     }
     if let Some(footprint) = &footprint {
-        remove_network(&data, footprint)?;
+        let had_ports = links::remove_pod_links(&data.containerd())?;
+        // A namespace of the node's own goes away with its table and link.
+        if rival.is_none() && footprint.network_namespace == network_namespace() {
+            remove_network(footprint, had_ports)?;
+        }
         Footprint::forget(&data);
     }
     if args.purge {
@@ -81,9 +94,9 @@ async fn stop(name: &str, process: Detached) {
 }
 
 /// Kills every container process and shim, and removes the pods' cgroups.
-async fn remove_containers(data: &DataDir, footprint: &Footprint) -> anyhow::Result<()> {
+async fn remove_containers(data: &DataDir, cgroup_root: &str) -> anyhow::Result<()> {
     let socket = data.containerd().join("containerd.sock");
-    let cgroups = processes::Cgroups::under(Path::new("/sys/fs/cgroup"), &footprint.cgroup_root);
+    let cgroups = processes::Cgroups::under(Path::new("/sys/fs/cgroup"), cgroup_root);
     let find = || {
         let mut found = cgroups.processes();
         found.extend(processes::shims_of(&socket));
@@ -94,16 +107,18 @@ async fn remove_containers(data: &DataDir, footprint: &Footprint) -> anyhow::Res
         say!("ending {} container processes", first.len());
     }
     processes::kill_until_none(find, KILL_PATIENCE).await?;
+    shims::remove_sockets(&data.containerd());
     cgroups.remove()
 }
 
-fn remove_network(data: &DataDir, footprint: &Footprint) -> anyhow::Result<()> {
-    links::remove_pod_links(&data.containerd())?;
-    if footprint.network_namespace != network_namespace() {
-        // The node lived in a namespace of its own, which goes away with its table and link.
-        return Ok(());
-    }
+fn remove_network(footprint: &Footprint, had_ports: bool) -> anyhow::Result<()> {
     links::remove_routes()?;
     links::remove_link(&footprint.dns_link)?;
-    links::remove_table(&footprint.nft_table)
+    links::remove_table(&footprint.nft_table)?;
+    match &footprint.nat_before {
+        Some(before) => ports::forget_shared_chains(before),
+        // Nobody looked at the start, so only what is surely ours goes.
+        None if had_ports => ports::forget_shared_chains(&[]),
+        None => Ok(()),
+    }
 }

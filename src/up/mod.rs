@@ -48,6 +48,11 @@ impl Plan {
         })
     }
 
+    fn footprint(&self) -> Footprint {
+        let node = &self.args.node;
+        Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link)
+    }
+
     /// Everything that a person could have to put right, before anything is changed.
     fn check(&self) -> anyhow::Result<()> {
         preflight::check_root()?;
@@ -57,6 +62,9 @@ impl Plan {
             preflight::check_tools(self.args.node.containerd.as_deref())?;
         }
         self.data.check_format()?;
+        if !self.args.no_node {
+            self.footprint().check(&self.data)?;
+        }
         if self.data.holder("gantry").is_none() {
             let mut ports = vec![(SocketAddr::new(self.args.bind, self.args.api_port), "--api-port")];
             if !self.args.no_node {
@@ -78,6 +86,10 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     }
     let _lock = plan.data.lock("gantry")?;
     plan.data.create()?;
+    // A control plane alone leaves nothing in the kernel.
+    if !plan.args.no_node {
+        plan.footprint().claim(&plan.data)?;
+    }
     let _ = std::fs::remove_file(plan.data.stopped_file());
     let keys = Pki::new(&plan.data);
     if !keys.certificate(pki::CLUSTER_CA).exists() {
@@ -85,7 +97,6 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     }
     keys.ensure_all(&names(&plan), &plan.data.kubeconfig(), machine::unix_now_s())?;
     let node = &plan.args.node;
-    Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link).claim(&plan.data)?;
     let cancel = stop::signal_token()?;
     let control = control_plane(&plan, &keys, cancel.clone());
     let runtime = async {
