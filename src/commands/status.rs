@@ -18,6 +18,7 @@ pub async fn status(args: DataArgs) -> anyhow::Result<()> {
     let data = DataDir::new(&args.data_dir)?;
     data.check_format()?;
     let gantry = std::env::current_exe()?;
+    let mut unseen = false;
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["PART", "PROCESS", "MEMORY", "STATE"]);
     for (name, program) in [("gantry", gantry.as_path()), ("guard", &gantry), ("containerd", Path::new("containerd"))] {
@@ -31,11 +32,17 @@ pub async fn status(args: DataArgs) -> anyhow::Result<()> {
                 let memory = resident_mib(process.pid()).map_or_else(|| "?".to_owned(), |mib| format!("{mib} MiB"));
                 [name.to_owned(), process.pid().to_string(), memory, state_of(&data, name).await]
             }
-            None => [name.to_owned(), "-".to_owned(), "-".to_owned(), "not running".to_owned()],
+            None => {
+                unseen = true;
+                [name.to_owned(), "-".to_owned(), "-".to_owned(), "not running".to_owned()]
+            }
         };
         table.add_row(row);
     }
     say!("{table}");
+    if unseen && !rustix::process::geteuid().is_root() {
+        say!("only root sees every process: for what is shown as not running, try again with sudo");
+    }
     say!("data directory: {}", data.root().display());
     let made = if data.kubeconfig().exists() { "" } else { " (not there: `gantry up` makes it)" };
     say!("kubeconfig:     {}{made}", data.kubeconfig().display());
