@@ -78,6 +78,25 @@ impl DataDir {
         self.run().join(format!("{name}.pid"))
     }
 
+    /// Whether containerd can be given this path: its sockets have to fit into an address, its configuration is text.
+    pub fn check_path(&self) -> Result<(), Problem> {
+        /// `sun_path` in unix(7) has 108 bytes, the last of them zero.
+        const LONGEST_SOCKET: usize = 107;
+        let root = self.root.display();
+        let Some(text) = self.root.to_str().filter(|text| !text.chars().any(char::is_control)) else {
+            return Err(Problem::new(format!("--data-dir {:?}: a path of printable characters is needed", self.root)));
+        };
+        let socket = self.containerd().join("containerd.sock.ttrpc").as_os_str().len();
+        if socket > LONGEST_SOCKET {
+            return Err(Problem::new(format!(
+                "--data-dir {root}: the path is too long for the sockets in it: {} bytes, and {} are possible",
+                text.len(),
+                text.len() + LONGEST_SOCKET - socket,
+            )));
+        }
+        Ok(())
+    }
+
     /// Reads the format file. A missing one is a directory that was never used, or was emptied: fine, as long as nothing in
     /// it is somebody else's. Whoever mistypes a path must not lose what is there.
     pub fn check_format(&self) -> anyhow::Result<()> {
@@ -278,6 +297,17 @@ mod tests {
         check("gantry-data 0\n", Some("not a Gantry data directory"));
         check("etcd\n", Some("not a Gantry data directory"));
         check("", Some("not a Gantry data directory"));
+    }
+
+    #[test]
+    fn paths_that_containerd_cannot_use_are_refused() {
+        let check = |path: &str| DataDir::new(Path::new(path)).unwrap().check_path().map_err(|p| p.to_string());
+        check(&format!("/{}", "d".repeat(73))).unwrap();
+        check("/data dir/\"x\"/\\").unwrap();
+        let refused = check(&format!("/{}", "d".repeat(75))).unwrap_err();
+        assert!(refused.ends_with("76 bytes, and 74 are possible"), "{refused}");
+        let refused = check("/a\nb").unwrap_err();
+        assert!(refused.contains("printable") && !refused.contains('\n'), "{refused}");
     }
 
     #[test]

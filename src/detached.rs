@@ -3,14 +3,15 @@
 //!
 //! It decides only whether such a process is alive; what it does is its own affair.
 
+use crate::datadir::{self, DataDir};
 use anyhow::Context;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, Command};
@@ -59,6 +60,53 @@ impl Detached {
         runs(pid, program).then_some(Self { pid, pidfd, child: None })
     }
 
+    /// The process of a role on this data directory, by its command line: for when its pid file is lost.
+    pub fn role_of(data: &DataDir, role: &str, program: &Path) -> Option<Self> {
+        let command = if role == "gantry" { "up" } else { role };
+        Self::find(program, data, |process| {
+            let words = process.arguments();
+            words.first().is_some_and(|word| word == command)
+                // The front that waits for the one in the background.
+                && !words.iter().any(|word| word == "--detach")
+                && process.data_dir(&words).as_deref() == Some(data.root())
+        })
+    }
+
+    /// The containerd with this data directory's configuration, likewise.
+    pub fn containerd_of(data: &DataDir) -> Option<Self> {
+        let config = data.containerd().join("config.toml").into_os_string();
+        Self::find(Path::new("containerd"), data, |process| process.arguments().contains(&config))
+    }
+
+    /// A process in a container may have been given the same path and mean another directory.
+    fn find(program: &Path, data: &DataDir, wanted: impl Fn(&Self) -> bool) -> Option<Self> {
+        let identity = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+        let own = identity(data.root())?;
+        let below = data.root().strip_prefix("/").ok()?;
+        let sees = |pid: u32| identity(&Path::new(&format!("/proc/{pid}/root")).join(below)) == Some(own);
+        let entries = std::fs::read_dir("/proc").ok()?.flatten();
+        let mut found = entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|pid| *pid != std::process::id() && runs(*pid, program) && sees(*pid))
+            .filter_map(|pid| Some(Self { pid, pidfd: open(pid)?, child: None }));
+        found.find(wanted)
+    }
+
+    /// The data directory that the process was given: by flag, by environment, or the default.
+    fn data_dir(&self, words: &[OsString]) -> Option<PathBuf> {
+        let variable = || {
+            let environment = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
+            let mut all = environment.split(|byte| *byte == 0);
+            all.find_map(|pair| pair.strip_prefix(b"GANTRY_DATA_DIR=")).map(|value| OsString::from_vec(value.to_vec()))
+        };
+        let given = data_dir_flag(words).or_else(variable).unwrap_or_else(|| datadir::DEFAULT.into());
+        if Path::new(&given).is_absolute() {
+            return std::path::absolute(given).ok();
+        }
+        let folder = std::fs::read_link(format!("/proc/{}/cwd", self.pid)).ok()?;
+        std::path::absolute(folder.join(given)).ok()
+    }
+
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -99,6 +147,16 @@ impl Detached {
     }
 }
 
+/// What follows `--` is another program's.
+fn data_dir_flag(words: &[OsString]) -> Option<OsString> {
+    let own = words.split(|word| word == "--").next().unwrap_or_default();
+    own.iter().enumerate().find_map(|(at, word)| match word.as_encoded_bytes().strip_prefix(b"--data-dir") {
+        Some([]) => own.get(at + 1).cloned(),
+        Some([b'=', value @ ..]) => Some(OsString::from_vec(value.to_vec())),
+        _ => None,
+    })
+}
+
 fn open(pid: u32) -> Option<AsyncFd<OwnedFd>> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
@@ -110,7 +168,15 @@ fn open(pid: u32) -> Option<AsyncFd<OwnedFd>> {
 
 /// Whether process `pid` executes a file of `program`'s name (its path may have been replaced by a newer build).
 fn runs(pid: u32, program: &Path) -> bool {
-    let Ok(exe) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return false };
+    let exe = match std::fs::read_link(format!("/proc/{pid}/exe")) {
+        // Only root may see what another's process executes; how it was called, everybody may.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            PathBuf::from(OsString::from_vec(line.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()))
+        }
+        Err(_) => return false,
+        Ok(exe) => exe,
+    };
     let name = exe.file_name().map(|name| name.to_string_lossy().trim_end_matches(" (deleted)").to_owned());
     name.as_deref() == program.file_name().and_then(|name| name.to_str())
 }
@@ -118,6 +184,45 @@ fn runs(pid: u32, program: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_data_directory_is_read_from_the_flags() {
+        let flag = |words: &[&str]| data_dir_flag(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(flag(&["up", "--data-dir", "/d"]), Some("/d".into()));
+        assert_eq!(flag(&["up", "--restart", "--data-dir=/d e"]), Some("/d e".into()));
+        assert_eq!(flag(&["guard", "--", "gantry", "up", "--data-dir", "/d"]), None);
+        assert_eq!(flag(&["up", "--data-directory", "/d"]), None);
+    }
+
+    #[tokio::test]
+    async fn a_role_is_found_by_its_command_line() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| DataDir::new(&scratch.path().canonicalize().unwrap().join(name)).unwrap();
+        // A shell under a name of its own, whose script is called as the command is.
+        let program = scratch.path().join("gantry-of-test");
+        std::fs::copy(crate::preflight::find_program("sh").unwrap().canonicalize().unwrap(), &program).unwrap();
+        std::fs::write(scratch.path().join("up"), "read line").unwrap();
+        std::fs::create_dir(scratch.path().join("d")).unwrap();
+        std::fs::create_dir(scratch.path().join("other")).unwrap();
+        let mut child = std::process::Command::new(&program)
+            .args(["up", "--data-dir", "d", "--restart"])
+            .current_dir(scratch.path())
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let found = loop {
+            match Detached::role_of(&at("d"), "gantry", &program) {
+                Some(found) => break found.pid(),
+                None => tokio::task::yield_now().await,
+            }
+        };
+        assert_eq!(found, child.id());
+        assert!(Detached::role_of(&at("other"), "gantry", &program).is_none());
+        assert!(Detached::role_of(&at("d"), "kubelet", &program).is_none());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(Detached::role_of(&at("d"), "gantry", &program).is_none());
+    }
 
     #[tokio::test]
     async fn a_detached_process_is_found_again_and_stopped() {

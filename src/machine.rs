@@ -51,14 +51,32 @@ pub fn unix_now_s() -> i64 {
     SystemClock.now().micros() / 1_000_000
 }
 
-/// The `n`-th address of an IPv4 CIDR.
-pub fn nth_address(cidr: &str, n: u32) -> Result<IpAddr, Problem> {
+/// The first address of an IPv4 CIDR, and its mask.
+fn range(cidr: &str) -> Result<(u32, u32), Problem> {
     let wrong = || Problem::new(format!("{cidr:?} is not an IPv4 range such as 10.96.0.0/16"));
     let (base, length) = cidr.split_once('/').ok_or_else(wrong)?;
     let base: Ipv4Addr = base.parse().map_err(|_| wrong())?;
     let length: u32 = length.parse().ok().filter(|length| (8..=28).contains(length)).ok_or_else(wrong)?;
     let mask = u32::MAX << (32 - length);
-    Ok(IpAddr::V4(Ipv4Addr::from((u32::from(base) & mask) + n)))
+    Ok((u32::from(base) & mask, mask))
+}
+
+/// The `n`-th address of an IPv4 CIDR.
+pub fn nth_address(cidr: &str, n: u32) -> Result<IpAddr, Problem> {
+    Ok(IpAddr::V4(Ipv4Addr::from(range(cidr)?.0 + n)))
+}
+
+/// An address is a Service's or a pod's, never both.
+pub fn check_ranges(service_cidr: &str, cluster_cidr: &str) -> Result<(), Problem> {
+    let ((services, service_mask), (pods, pod_mask)) = (range(service_cidr)?, range(cluster_cidr)?);
+    // Two ranges overlap exactly when one holds the other.
+    let common = service_mask & pod_mask;
+    if services & common == pods & common {
+        return Err(Problem::new(format!(
+            "--service-cidr {service_cidr} and --cluster-cidr {cluster_cidr} overlap: Services and pods need ranges of their own"
+        )));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -82,6 +100,19 @@ mod tests {
         assert_eq!(nth_address("10.96.7.9/16", 1).unwrap().to_string(), "10.96.0.1");
         for wrong in ["10.96.0.0", "10.96.0.0/33", "x/16", "10.96.0.0/4"] {
             assert!(nth_address(wrong, 1).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn services_and_pods_never_share_addresses() {
+        for (services, pods, expect) in [
+            ("10.96.0.0/16", "10.244.0.0/16", true),
+            ("10.96.0.0/16", "10.96.0.0/16", false),
+            ("10.96.0.0/16", "10.96.128.0/20", false),
+            ("10.96.4.0/24", "10.0.0.0/8", false),
+            ("10.96.0.0/16", "10.97.0.0/16", true),
+        ] {
+            assert_eq!(check_ranges(services, pods).is_ok(), expect, "{services} {pods}");
         }
     }
 }

@@ -16,12 +16,14 @@ mod pki;
 mod preflight;
 mod problem;
 mod roles;
+mod say;
 mod stop;
 mod supervise;
 mod up;
 
 use clap::Parser;
 use cli::{Cli, Command};
+use say::say;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -53,7 +55,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Controllers(args) => roles::standalone::controllers(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Version => {
-            println!("{}", commands::version());
+            say!("{}", commands::version());
             Ok(())
         }
     }

@@ -92,11 +92,7 @@ pub fn check_ports(wanted: &[(SocketAddr, &str)]) -> Result<(), Problem> {
     for (address, flag) in wanted {
         if let Err(error) = TcpListener::bind(address) {
             let what = match error.kind() {
-                std::io::ErrorKind::AddrInUse => format!(
-                    "port {} is in use{}; stop that process or choose another with {flag}",
-                    address.port(),
-                    holder_of(address.port()).map(|holder| format!(" by {holder}")).unwrap_or_default(),
-                ),
+                std::io::ErrorKind::AddrInUse => in_use(address.port(), holder_of(address.port()), flag),
                 _ => format!("cannot listen on {address}: {error}; choose another address with {flag}"),
             };
             return Err(Problem::new(what));
@@ -105,8 +101,28 @@ pub fn check_ports(wanted: &[(SocketAddr, &str)]) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Which process listens on a TCP port, as "NAME (process ID)", from /proc.
-fn holder_of(port: u16) -> Option<String> {
+fn in_use(port: u16, holder: Option<Holder>, flag: &str) -> String {
+    match holder {
+        // Another port is not enough for two nodes on one machine.
+        Some(Holder { name, pid }) if name == "gantry" => format!(
+            "port {port} is in use by another cluster of this machine, gantry (process {pid}); stop it with `gantry down` and \
+             its --data-dir, or give this one a network namespace of its own (`ip netns exec`) and another --cgroup-root"
+        ),
+        Some(Holder { name, pid }) => {
+            format!("port {port} is in use by {name} (process {pid}); stop that process or choose another with {flag}")
+        }
+        None => format!("port {port} is in use; stop that process or choose another with {flag}"),
+    }
+}
+
+/// A process, by the name that the kernel shows.
+struct Holder {
+    name: String,
+    pid: u32,
+}
+
+/// Which process listens on a TCP port, from /proc.
+fn holder_of(port: u16) -> Option<Holder> {
     let inodes: BTreeSet<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
         .filter_map(|table| std::fs::read_to_string(table).ok())
@@ -123,7 +139,7 @@ fn holder_of(port: u16) -> Option<String> {
         });
         if holds {
             let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            return Some(format!("{} (process {pid})", name.trim()));
+            return Some(Holder { name: name.trim().to_owned(), pid });
         }
     }
     None
@@ -166,6 +182,14 @@ mod tests {
         assert!(text.ends_with("choose another with --api-port"), "{text}");
         drop(holder);
         check_ports(&[(address, "--api-port")]).unwrap();
+    }
+
+    #[test]
+    fn another_cluster_on_the_port_is_called_that() {
+        let gantry = Holder { name: "gantry".into(), pid: 7 };
+        let text = in_use(6443, Some(gantry), "--api-port");
+        assert!(text.contains("another cluster") && text.contains("process 7"), "{text}");
+        assert!(text.contains("--cgroup-root") && !text.contains("--api-port"), "{text}");
     }
 
     #[test]

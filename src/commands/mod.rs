@@ -9,6 +9,7 @@ use crate::containerd::Containerd;
 use crate::datadir::{DataDir, make_dir};
 use crate::pki::{Identity, Names, Pki};
 use crate::problem::Problem;
+use crate::say::say;
 use crate::{images, machine};
 
 /// The version of this program and of the Kubernetes API that it speaks.
@@ -32,7 +33,7 @@ pub async fn image(command: ImageCommand) -> anyhow::Result<()> {
                 return Err(Problem::new(format!("{}: there is no such file", file.display())).into());
             }
             for name in images::import(&socket, &file).await? {
-                println!("imported {name}");
+                say!("imported {name}");
             }
         }
         ImageCommand::BuildTestbed { binary, source, out, data } => {
@@ -50,7 +51,7 @@ pub async fn image(command: ImageCommand) -> anyhow::Result<()> {
                 }
             };
             for path in images::write_archives(&program, &out)? {
-                println!("built {}", path.display());
+                say!("built {}", path.display());
             }
         }
     }
@@ -87,10 +88,10 @@ pub fn pki(command: PkiCommand) -> anyhow::Result<()> {
         }
     };
     if issued.is_empty() {
-        println!("every certificate is good");
+        say!("every certificate is good");
     }
     for name in issued {
-        println!("issued {name}");
+        say!("issued {name}");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The text of containerd's configuration (version 2, containerd ≥ 1.6). It never writes it.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What differs between machines.
 #[derive(Clone, Debug)]
@@ -27,22 +27,22 @@ const DISABLED_PLUGINS: &[&str] = &[
 
 /// Streaming (exec, attach, port-forward) listens on loopback: only this machine's kubelet connects to it.
 pub fn render(settings: &Settings) -> String {
-    let dir = settings.dir.display();
+    let quoted = |name: &str| quote(&settings.dir.join(name));
     let mut text = String::from("# Written by gantry at every start; edits are lost.\nversion = 2\n");
     let disabled: Vec<String> = DISABLED_PLUGINS.iter().map(|name| format!("{name:?}")).collect();
     write!(
         text,
-        r#"root = "{dir}/root"
-state = "{dir}/state"
+        r#"root = {root}
+state = {state}
 disabled_plugins = [{disabled}]
 [debug]
   level = "warn"
 [grpc]
-  address = "{dir}/containerd.sock"
+  address = {socket}
 [ttrpc]
-  address = "{dir}/containerd.sock.ttrpc"
+  address = {ttrpc}
 [plugins."io.containerd.internal.v1.opt"]
-  path = "{dir}/opt"
+  path = {opt}
 [plugins."io.containerd.grpc.v1.cri"]
   restrict_oom_score_adj = {restrict}
   netns_mounts_under_state_dir = true
@@ -56,19 +56,33 @@ disabled_plugins = [{disabled}]
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
+        Root = {runc}
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{cni_bin}"
-    conf_dir = "{dir}/cni"
+    bin_dir = {cni_bin}
+    conf_dir = {cni}
   [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "{dir}/certs.d"
+    config_path = {certs}
 "#,
         disabled = disabled.join(", "),
         restrict = settings.restrict_oom_score_adj,
         sandbox = settings.sandbox_image,
-        cni_bin = settings.cni_bin_dir.display(),
+        cni_bin = quote(&settings.cni_bin_dir),
+        root = quoted("root"),
+        state = quoted("state"),
+        socket = quoted("containerd.sock"),
+        ttrpc = quoted("containerd.sock.ttrpc"),
+        opt = quoted("opt"),
+        runc = quoted("runc"),
+        cni = quoted("cni"),
+        certs = quoted("certs.d"),
     )
     .expect("writing to a string cannot fail");
     text
+}
+
+/// A TOML basic string: JSON's escapes are TOML's.
+fn quote(path: &Path) -> String {
+    serde_json::Value::from(path.to_string_lossy()).to_string()
 }
 
 /// Whether this process lacks CAP_SYS_RESOURCE (bit 24 of the effective set in /proc/self/status).
@@ -99,12 +113,24 @@ mod tests {
             r#"root = "/d/containerd/root""#,
             r#"  address = "/d/containerd/containerd.sock""#,
             r#"    conf_dir = "/d/containerd/cni""#,
+            r#"        Root = "/d/containerd/runc""#,
             "  netns_mounts_under_state_dir = true",
             "  restrict_oom_score_adj = true",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("/run/") && !text.contains("/var/"), "{text}");
+    }
+
+    #[test]
+    fn a_path_stays_one_string() {
+        let text = render(&Settings {
+            dir: "/d \"x\\y".into(),
+            sandbox_image: "pause".to_owned(),
+            cni_bin_dir: "/usr/lib/cni".into(),
+            restrict_oom_score_adj: false,
+        });
+        assert!(text.contains("root = \"/d \\\"x\\\\y/root\"\n"), "{text}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod table;
 use crate::cli::DemoArgs;
 use crate::datadir::DataDir;
 use crate::problem::Problem;
+use crate::say::say;
 use anyhow::Context;
 use gantry_client::{Client, Patch};
 use manifests::Manifest;
@@ -30,11 +31,14 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         apply(&client, manifest).await?;
     }
     progress::wait_until_running(&client, &manifests, Duration::from_secs(args.wait_s)).await?;
-    println!("{}", table::running(&client, &manifests).await?);
+    say!("{}", table::running(&client, &manifests).await?);
     if let Some((url, answer)) = table::first_answer(&client, &manifests).await? {
-        println!("{url} answers:\n{}", table::indented(&answer, 3));
+        say!("{url} answers:\n{}", table::indented(&answer, 3));
     }
-    println!("The cluster stays up. To use it:\n  export KUBECONFIG={}", kubeconfig.display());
+    say!(
+        "The cluster stays up. To use it:\n  export KUBECONFIG={}",
+        crate::up::for_shell(&kubeconfig.to_string_lossy())
+    );
     Ok(())
 }
 

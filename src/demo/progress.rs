@@ -1,6 +1,7 @@
 //! When a declared object counts as running, and the line that shows how far it is.
 
 use super::manifests::Manifest;
+use crate::say::say;
 use gantry_client::Client;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
@@ -77,7 +78,7 @@ pub async fn wait_until_running(client: &Client, manifests: &[Manifest], wait: D
         let text = waiting.join("; ");
         if text != shown {
             if bar.is_hidden() {
-                println!("{text}");
+                say!("{text}");
             }
             bar.set_message(text.clone());
             shown = text;

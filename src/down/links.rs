@@ -12,8 +12,9 @@ use std::process::{Command, Output};
 const CNI_RESULTS: &str = "/var/lib/cni/results";
 
 /// Deletes the host ends of the pods whose namespaces lay below `containerd`, and the cached results that name them.
-pub fn remove_pod_links(containerd: &Path) -> anyhow::Result<()> {
-    let Ok(entries) = std::fs::read_dir(CNI_RESULTS) else { return Ok(()) };
+/// Answers whether one of them had host ports.
+pub fn remove_pod_links(containerd: &Path) -> anyhow::Result<bool> {
+    let Ok(entries) = std::fs::read_dir(CNI_RESULTS) else { return Ok(false) };
     let mut had_ports = false;
     for entry in entries.flatten() {
         let path = entry.path();
@@ -32,7 +33,7 @@ pub fn remove_pod_links(containerd: &Path) -> anyhow::Result<()> {
             let _ = std::fs::remove_file(&path);
         }
     }
-    if had_ports { ports::forget_shared_chains() } else { Ok(()) }
+    Ok(had_ports)
 }
 
 /// The interfaces outside any sandbox, if the result is of a pod whose namespace lies below `containerd`.

@@ -50,36 +50,83 @@ pub fn forget(pod: &PortMappings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Called after our own ports are forgotten.
-pub fn forget_shared_chains() -> anyhow::Result<()> {
+/// Called after our own ports are forgotten. `before` is what stood before this node's first start: it stays.
+pub fn forget_shared_chains(before: &[String]) -> anyhow::Result<()> {
     for (program, family) in [("iptables", "ip"), ("ip6tables", "ip6")] {
+        let table = format!("{family} nat");
+        // iptables is asked only about a table that is there, so that asking makes none.
+        if !nat_objects()?.contains(&table) {
+            continue;
+        }
         let list = || {
-            Ok::<_, anyhow::Error>(String::from_utf8_lossy(&run(program, &["-t", "nat", "-S"])?.stdout).into_owned())
+            let output = run(program, &["-t", "nat", "-S"])?;
+            anyhow::ensure!(output.status.success(), "{program} -t nat -S: {}", text_of(&output));
+            Ok::<_, anyhow::Error>(String::from_utf8_lossy(&output.stdout).into_owned())
         };
-        let rules = list()?;
+        // A table that iptables cannot read is not of its making.
+        let Ok(rules) = list() else { continue };
         if rules.contains(OF_ONE_POD) {
             continue;
         }
-        for steps in removals(&rules) {
+        for steps in removals(&rules, &|chain| !before.contains(&format!("{table} {chain}"))) {
             let mut words = vec!["-t", "nat"];
             words.extend(steps.iter().map(String::as_str));
             let output = run(program, &words)?;
             anyhow::ensure!(output.status.success(), "{program} {}: {}", words.join(" "), text_of(&output));
         }
         // The table that iptables made for them: it makes it again whenever somebody has a rule.
-        if list()?.lines().all(|line| line.starts_with("-P ")) {
+        if !before.contains(&table) && list()?.lines().all(|line| line.starts_with("-P ")) && is_bare(&table)? {
             run("nft", &["delete", "table", family, "nat"])?;
         }
     }
     Ok(())
 }
 
+/// The tables `nat` of this network namespace and the chains in them, as `ip nat` and `ip nat CHAIN`. Asks nft, because
+/// iptables may make what it is asked about.
+pub fn nat_objects() -> anyhow::Result<Vec<String>> {
+    let mut found = vec![];
+    for list in ["tables", "chains"] {
+        let output = run("nft", &["list", list])?;
+        anyhow::ensure!(output.status.success(), "nft list {list}: {}", text_of(&output));
+        found.extend(nat_objects_in(&String::from_utf8_lossy(&output.stdout)));
+    }
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+fn nat_objects_in(text: &str) -> Vec<String> {
+    let mut found = vec![];
+    let mut table = None;
+    for line in text.lines() {
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["table", family @ ("ip" | "ip6"), "nat", ..] => {
+                table = Some(format!("{family} nat"));
+                found.extend(table.clone());
+            }
+            ["table", ..] => table = None,
+            ["chain", name, ..] => found.extend(table.as_ref().map(|table| format!("{table} {name}"))),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether a table has no chains but those that iptables makes itself.
+fn is_bare(table: &str) -> anyhow::Result<bool> {
+    let chains = nat_objects()?;
+    let chains = chains.iter().filter_map(|name| name.strip_prefix(table)?.strip_prefix(' '));
+    Ok(chains.into_iter().all(|chain| ["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"].contains(&chain)))
+}
+
 /// The arguments that take the jumps to the shared chains away, then the chains.
-fn removals(rules: &str) -> Vec<Vec<String>> {
+fn removals(rules: &str, ours: &dyn Fn(&str) -> bool) -> Vec<Vec<String>> {
+    let chains = || SHARED.iter().filter(|chain| ours(chain));
     let jumps = rules.lines().filter(|line| line.starts_with("-A ") && !line.starts_with("-A CNI-"));
-    let jumps = jumps.filter(|line| SHARED.iter().any(|chain| line.contains(&format!("-j {chain}"))));
+    let jumps = jumps.filter(|line| chains().any(|chain| line.contains(&format!("-j {chain}"))));
     let mut steps: Vec<Vec<String>> = jumps.map(|line| words(&line.replacen("-A", "-D", 1))).collect();
-    let there = || SHARED.iter().filter(|chain| rules.lines().any(|line| line == format!("-N {chain}")));
+    let there = || chains().filter(|chain| rules.lines().any(|line| line == format!("-N {chain}")));
     for flag in ["-F", "-X"] {
         steps.extend(there().map(|chain| vec![flag.to_owned(), (*chain).to_owned()]));
     }
@@ -117,7 +164,7 @@ mod tests {
             -A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT\n-A PREROUTING -j OTHER\n\
             -A POSTROUTING -m comment --comment \"CNI portfwd requiring masquerade\" -j CNI-HOSTPORT-MASQ\n\
             -A CNI-HOSTPORT-MASQ -m mark --mark 0x2000/0x2000 -j MASQUERADE\n";
-        let steps: Vec<String> = removals(rules).iter().map(|words| words.join("|")).collect();
+        let steps: Vec<String> = removals(rules, &|_| true).iter().map(|words| words.join("|")).collect();
         assert_eq!(
             steps,
             [
@@ -129,6 +176,17 @@ mod tests {
                 "-X|CNI-HOSTPORT-MASQ",
             ]
         );
-        assert!(removals("-P PREROUTING ACCEPT\n").is_empty());
+        assert!(removals("-P PREROUTING ACCEPT\n", &|_| true).is_empty());
+        assert!(removals(rules, &|_| false).is_empty(), "somebody else had them first");
+    }
+
+    #[test]
+    fn only_the_nat_tables_count() {
+        let listed = "table inet gantry {\n\tchain services {\n\t}\n}\ntable ip nat {\n\tchain PREROUTING {\n\t\t\
+            type nat hook prerouting priority dstnat; policy accept;\n\t}\n\tchain CNI-HOSTPORT-DNAT {\n\t}\n}\n\
+            table ip6 nat {\n}\ntable ip filter {\n\tchain INPUT {\n\t}\n}\n";
+        let expect = ["ip nat", "ip nat PREROUTING", "ip nat CNI-HOSTPORT-DNAT", "ip6 nat"];
+        assert_eq!(nat_objects_in(listed), expect);
+        assert_eq!(nat_objects_in("table ip nat\ntable ip6 nat\ntable inet x\n"), ["ip nat", "ip6 nat"]);
     }
 }

@@ -90,7 +90,11 @@ pub async fn run(args: KubeletArgs) -> anyhow::Result<()> {
     preflight::check_root()?;
     preflight::check_tools(args.node.containerd.as_deref())?;
     let data = DataDir::new(&args.data.data_dir)?;
+    data.check_path()?;
     data.check_format()?;
+    machine::check_ranges(&args.network.service_cidr, &args.network.cluster_cidr)?;
+    let footprint = Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link);
+    footprint.check(&data)?;
     let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.node.kubelet_port));
     preflight::check_ports(&[(listen, "--kubelet-port")])?;
     let name = machine::node_name(args.node.node_name.as_deref())?;
@@ -101,7 +105,7 @@ pub async fn run(args: KubeletArgs) -> anyhow::Result<()> {
     data.create()?;
     let _lock = data.lock("kubelet")?;
     let _ = std::fs::remove_file(data.stopped_file());
-    Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link).claim(&data)?;
+    footprint.claim(&data)?;
     let cancel = stop::signal_token()?;
     let runtime = start_runtime(&data, &args.node).await?;
     keep_beside(&data, &args.node, &args.network, runtime, &cancel).await?;

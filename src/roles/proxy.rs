@@ -26,9 +26,11 @@ pub async fn run(args: ProxyArgs) -> anyhow::Result<()> {
     preflight::check_root()?;
     let data = DataDir::new(&args.data.data_dir)?;
     data.check_format()?;
+    let footprint = Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link);
+    footprint.check(&data)?;
     data.create()?;
     let _lock = data.lock("proxy")?;
-    Footprint::new(&args.node.cgroup_root, &args.node.nft_table, &args.node.dns_link).claim(&data)?;
+    footprint.claim(&data)?;
     let client = standalone::client(&args.client).await?;
     let config = config(&data, &machine::node_name(args.node.node_name.as_deref())?, &args.node, &args.network);
     let cancel = stop::signal_token()?;

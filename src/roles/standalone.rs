@@ -34,6 +34,7 @@ pub fn pod_ranges(network: &NetworkArgs) -> Result<Ranges, Problem> {
 
 /// `gantry apiserver`: on stores that run elsewhere.
 pub async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
+    machine::check_ranges(&args.network.service_cidr, &args.network.cluster_cidr)?;
     let keys = Pki::at(args.pki_dir);
     preflight::check_ports(&[(args.listen, "--listen")])?;
     let stores = stores::remote(&args.store_endpoints, &keys)?;

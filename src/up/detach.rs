@@ -4,6 +4,7 @@ use super::phase::Phase;
 use crate::datadir::DataDir;
 use crate::detached;
 use crate::problem::Problem;
+use crate::say::say;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
@@ -53,7 +54,7 @@ pub async fn run(data: &DataDir, wait: Duration) -> anyhow::Result<()> {
         {
             bar.set_message(phase.to_string());
             if bar.is_hidden() {
-                println!("gantry: {phase}");
+                say!("gantry: {phase}");
             }
         }
         shown = phase;
@@ -63,10 +64,13 @@ pub async fn run(data: &DataDir, wait: Duration) -> anyhow::Result<()> {
         }
         anyhow::ensure!(
             Instant::now() < deadline,
-            "not Ready after {} s (still {}); it goes on in the background, see {}",
+            "not Ready after {} s (still {}); it goes on in the background, see {}{}",
             wait.as_secs(),
             shown.map_or_else(|| "starting".to_owned(), |phase| phase.to_string()),
-            log.display()
+            log.display(),
+            last_error(&text_since(&log, log_start))
+                .map(|said| format!("\nthe last error there: {said}"))
+                .unwrap_or_default(),
         );
         let ended = async {
             match &mut child {
@@ -81,16 +85,25 @@ pub async fn run(data: &DataDir, wait: Duration) -> anyhow::Result<()> {
     }
 }
 
-/// What the background process said last: its error line, without the program's name.
-fn last_words(log: &Path, from: u64) -> String {
-    let read = || -> std::io::Result<String> {
+fn text_since(log: &Path, from: u64) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
         let mut file = std::fs::File::open(log)?;
         file.seek(SeekFrom::Start(from))?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        Ok(text)
+        let mut bytes = vec![];
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
     };
-    let text = read().unwrap_or_default();
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
+}
+
+/// The newest error in the log, without its time.
+fn last_error(text: &str) -> Option<&str> {
+    text.lines().rev().find_map(|line| line.split_once(" ERROR ")).map(|(_, said)| said.trim())
+}
+
+/// What the background process said last: its error line, without the program's name.
+fn last_words(log: &Path, from: u64) -> String {
+    let text = text_since(log, from);
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without a word");
     format!("{} (log: {})", last.trim_start_matches("gantry: "), log.display())
 }
@@ -104,6 +117,14 @@ mod tests {
         let own = ["gantry", "up", "--detach", "--data-dir", "/d", "--wait-s", "9", "--wait-s=7", "--api-port=1"];
         let got = background_arguments(own.iter().map(OsString::from));
         assert_eq!(got, ["up", "--data-dir", "/d", "--api-port=1", "--restart"]);
+    }
+
+    #[test]
+    fn the_newest_error_is_shown() {
+        let log = "2026-11-30T02:00:00.1Z ERROR gantry_kubelet::feed: this machine belongs to another cluster\n\
+            2026-11-30T02:00:01.1Z  INFO gantry: waiting\n";
+        assert_eq!(last_error(log), Some("gantry_kubelet::feed: this machine belongs to another cluster"));
+        assert_eq!(last_error("gantry: opening the store\n"), None);
     }
 
     #[test]

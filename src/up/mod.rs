@@ -19,9 +19,11 @@ use crate::roles::components::Components;
 use crate::roles::standalone::pod_ranges;
 use crate::roles::stores;
 use crate::roles::{kubelet, proxy};
+use crate::say::say;
 use crate::{machine, preflight, stop};
 use gantry_kubelet::TlsFiles;
 use gantry_store::Group;
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -46,13 +48,23 @@ impl Plan {
         })
     }
 
+    fn footprint(&self) -> Footprint {
+        let node = &self.args.node;
+        Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link)
+    }
+
     /// Everything that a person could have to put right, before anything is changed.
     fn check(&self) -> anyhow::Result<()> {
         preflight::check_root()?;
+        self.data.check_path()?;
+        machine::check_ranges(&self.args.network.service_cidr, &self.args.network.cluster_cidr)?;
         if !self.args.no_node {
             preflight::check_tools(self.args.node.containerd.as_deref())?;
         }
         self.data.check_format()?;
+        if !self.args.no_node {
+            self.footprint().check(&self.data)?;
+        }
         if self.data.holder("gantry").is_none() {
             let mut ports = vec![(SocketAddr::new(self.args.bind, self.args.api_port), "--api-port")];
             if !self.args.no_node {
@@ -74,12 +86,17 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     }
     let _lock = plan.data.lock("gantry")?;
     plan.data.create()?;
+    // A control plane alone leaves nothing in the kernel.
+    if !plan.args.no_node {
+        plan.footprint().claim(&plan.data)?;
+    }
     let _ = std::fs::remove_file(plan.data.stopped_file());
-    Phase::Keys.announce(&plan.data);
     let keys = Pki::new(&plan.data);
+    if !keys.certificate(pki::CLUSTER_CA).exists() {
+        Phase::Keys.announce(&plan.data);
+    }
     keys.ensure_all(&names(&plan), &plan.data.kubeconfig(), machine::unix_now_s())?;
     let node = &plan.args.node;
-    Footprint::new(&node.cgroup_root, &node.nft_table, &node.dns_link).claim(&plan.data)?;
     let cancel = stop::signal_token()?;
     let control = control_plane(&plan, &keys, cancel.clone());
     let runtime = async {
@@ -186,6 +203,31 @@ fn names(plan: &Plan) -> Names {
 }
 
 fn print_summary(plan: &Plan) {
-    println!("gantry: {} is Ready; API server https://127.0.0.1:{}", plan.node_name, plan.args.api_port);
-    println!("export KUBECONFIG={}", plan.data.kubeconfig().display());
+    say!("gantry: {} is Ready; API server https://127.0.0.1:{}", plan.node_name, plan.args.api_port);
+    say!("export KUBECONFIG={}", for_shell(&plan.data.kubeconfig().to_string_lossy()));
+}
+
+/// One word of a shell's command line.
+pub fn for_shell(word: &str) -> Cow<'_, str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:,@%".contains(&byte);
+    match word.bytes().all(plain) && !word.is_empty() {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word_for_a_shell() {
+        for (path, expect) in [
+            ("/var/lib/gantry/kubeconfig", "/var/lib/gantry/kubeconfig"),
+            ("/my data/k", "'/my data/k'"),
+            ("/it's/$HOME", r"'/it'\''s/$HOME'"),
+        ] {
+            assert_eq!(for_shell(path), expect);
+        }
+    }
 }

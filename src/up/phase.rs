@@ -1,6 +1,7 @@
 //! How far `gantry up` has come: one line per step for people, and a file that a waiting `--detach` reads.
 
 use crate::datadir::{DataDir, write_file};
+use crate::say::say;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -45,7 +46,7 @@ fn path(data: &DataDir) -> PathBuf {
 impl Phase {
     /// Prints and writes the phase. A phase file that cannot be written only spoils the progress display.
     pub fn announce(self, data: &DataDir) {
-        println!("gantry: {self}");
+        say!("gantry: {self}");
         let written = Written { process: std::process::id(), phase: self };
         if let Ok(bytes) = serde_json::to_vec(&written)
             && let Err(error) = write_file(&path(data), &bytes, 0o644)

@@ -41,7 +41,12 @@ fn body(pod: &Pod, status: &PodStatus) -> Value {
         && before != after
         && let Some(list) = value["podIPs"].as_array_mut()
     {
-        // This list merges by address: without the directive an old address would stay.
+        // These lists merge by address: without the directive an old address would stay.
+        list.push(json!({"$patch": "replace"}));
+    }
+    if pod.status.host_ips.iter().any(|before| !status.host_ips.contains(before))
+        && let Some(list) = value["hostIPs"].as_array_mut()
+    {
         list.push(json!({"$patch": "replace"}));
     }
     json!({"metadata": {"uid": pod.uid()}, "status": value})

@@ -22,7 +22,9 @@ mod tests;
 pub use backoff::Backoff;
 pub use event::{Cause, Effect, Event, Hook, ImageOutcome, Level, Outcome, PodSeen, ProbeKind, StartFailure};
 pub use probes::{ProbeState, Probes, declared};
-pub use state::{Container, Facts, Look, Phase, Progress, Role, Running, Sandbox, State, Stop, StopCall, Waiting, Why};
+pub use state::{
+    Container, Facts, Imposed, Look, Phase, Progress, Role, Running, Sandbox, State, Stop, StopCall, Waiting, Why,
+};
 pub use step::step;
 
 use gantry_apimachinery::time::Timestamp;

@@ -197,6 +197,12 @@ pub enum Why {
     Vanished,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Imposed {
+    Succeeded,
+    Failed,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stop {
     pub why: Why,
@@ -227,6 +233,10 @@ pub struct State {
     pub failure: Option<(String, String)>,
     /// The API already showed a final phase when the agent first saw the pod: its status is never written again.
     pub frozen: bool,
+    /// The final phase that somebody else gave the pod while it ran: it stays, and the containers end.
+    pub imposed: Option<Imposed>,
+    /// When the API is told again what it was told last, unless it shows that by then.
+    pub retell_ms: Option<u64>,
     pub start_time: Option<Timestamp>,
     pub reported: PodStatus,
     pub retries: Backoff,
@@ -249,6 +259,8 @@ impl State {
             stop: None,
             failure: None,
             frozen: pod.is_terminal(),
+            imposed: None,
+            retell_ms: None,
             start_time: pod.status.start_time,
             reported: pod.status.clone(),
             retries: Backoff::quick(),

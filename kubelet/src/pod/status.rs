@@ -2,7 +2,7 @@
 
 use super::Now;
 use super::settle::{init_failed, restarts};
-use super::state::{Container, Phase, Role, Sandbox, State, Waiting};
+use super::state::{Container, Imposed, Phase, Role, Sandbox, State, Waiting};
 use crate::api::status::{
     ContainerState, ContainerStatus, HostIp, PodCondition, PodIp, PodStatus, Running, Terminated,
     Waiting as WaitingStatus,
@@ -49,8 +49,14 @@ fn phase(s: &State) -> &'static str {
     if (init_pending && ends.iter().all(|c| c.next_attempt == 0)) || never_ran { "Pending" } else { "Running" }
 }
 
-/// How the pod ended. It is not taken back, so no container of any role may run or be on its way.
+/// How the pod ended. It is not taken back, so no container of any role may run or be on its way; unless somebody else said
+/// so, who is not contradicted.
 fn final_phase(s: &State) -> Option<&'static str> {
+    match s.imposed {
+        Some(Imposed::Succeeded) => return Some("Succeeded"),
+        Some(Imposed::Failed) => return Some("Failed"),
+        None => {}
+    }
     if s.containers.values().any(|c| c.is_active() || c.phase == Phase::FindingImage) {
         return None;
     }
@@ -176,6 +182,20 @@ pub fn overruled(told: &PodStatus, api: &PodStatus) -> bool {
         ours.is_some_and(|ours| theirs.status != ours.status && second(theirs) >= second(ours))
     };
     api.conditions.iter().any(changed)
+}
+
+/// Whether the API shows something else than was told, in the agent's own fields: other conditions, and what the agent does
+/// not know, belong to others. Both sides are compared as they are written, since that keeps seconds only.
+pub fn differs(told: &PodStatus, api: &PodStatus) -> bool {
+    let own = |status: &PodStatus| {
+        let conditions = status.conditions.iter().filter(|theirs| told.condition(&theirs.kind).is_some());
+        // A list merged by type keeps no order, and the API server counts generations.
+        let mut conditions: Vec<PodCondition> =
+            conditions.map(|c| PodCondition { observed_generation: 0, ..c.clone() }).collect();
+        conditions.sort_by(|a, b| a.kind.cmp(&b.kind));
+        serde_json::json!(PodStatus { observed_generation: 0, conditions, ..status.clone() })
+    };
+    told != api && own(told) != own(api)
 }
 
 fn verdict(kind: &'static str, failed: Option<(&str, String)>) -> Verdict {

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::event::{Effect, Event, Hook, ImageOutcome, Level, Outcome, ProbeKind, StartFailure};
-use super::state::{Look, Phase, Progress, Sandbox, State, Stop, Waiting, Why};
+use super::state::{Imposed, Look, Phase, Progress, Sandbox, State, Stop, Waiting, Why};
 use super::{Now, drive, observe, probes, settle, status, stop};
 use crate::api::status::Terminated;
 use crate::api::{Pod, PodStatus};
 use crate::runtime::{ContainerSeen, RunState, RuntimeError, SandboxSeen};
+
+/// How long the API may show another status than it was told. Kubernetes' kubelet compares every ten seconds.
+const RETELL_MS: u64 = 5_000;
 
 /// Collects effects, and the earliest moment at which the machine wants to look again.
 #[derive(Debug, Default)]
@@ -36,6 +39,7 @@ pub fn step(s: &mut State, now: Now, event: Event) -> Vec<Effect> {
     let overruled = matches!(&event, Event::Desired(pod) if status::overruled(&s.reported, &pod.status));
     let anyway = !s.looked || overruled;
     let untold_end = s.frozen && matches!(&event, Event::Desired(pod) if !pod.status.is_final());
+    let heard = matches!(&event, Event::Desired(_));
     absorb(s, now, event, &mut out);
     settle::settle(s, now, &mut out);
     if s.looked && !s.frozen {
@@ -44,6 +48,7 @@ pub fn step(s: &mut State, now: Now, event: Event) -> Vec<Effect> {
     if untold_end {
         tell_status(s.reported.clone(), &mut out);
     }
+    retell(s, now, heard, &mut out);
     s.wake_ms = out.wake_ms;
     out.effects
 }
@@ -56,6 +61,29 @@ fn report(s: &mut State, now: Now, anyway: bool, out: &mut Out) {
     }
     s.reported = status.clone();
     tell_status(status, out);
+}
+
+/// A report on its way is not contradicted by what the API shows meanwhile, so a difference has to last. It is told once for
+/// every change that the API shows: a server that does not take a report is not asked for ever.
+fn retell(s: &mut State, now: Now, heard: bool, out: &mut Out) {
+    let told = out.effects.iter().any(|effect| matches!(effect, Effect::Status(_)));
+    let silent = s.frozen || !s.looked || s.stop.as_ref().is_some_and(|stop| stop.why == Why::Vanished);
+    if told || silent {
+        s.retell_ms = None;
+        return;
+    }
+    if heard {
+        let differs = status::differs(&s.reported, &s.pod.status);
+        s.retell_ms = differs.then(|| s.retell_ms.unwrap_or(now.boot_ms + RETELL_MS));
+    }
+    match s.retell_ms {
+        Some(due_ms) if due_ms <= now.boot_ms => {
+            s.retell_ms = None;
+            tell_status(s.reported.clone(), out);
+        }
+        Some(due_ms) => out.wait(due_ms),
+        None => {}
+    }
 }
 
 /// Before `Delete` and `Forget`, after everything that caused it.
@@ -114,10 +142,23 @@ fn progress(slot: Option<&mut Progress>, ok: bool, now: Now) {
 fn desired(s: &mut State, pod: Arc<Pod>, now: Now, out: &mut Out) {
     s.pod = pod;
     s.sync_containers();
+    impose(s, now, out);
     if s.pod.metadata.deletion_timestamp.is_some() {
         let grace_s = s.pod.metadata.deletion_grace_period_seconds.unwrap_or(30);
         stop::request(s, Why::Deleted, grace_s, now, out);
     }
+}
+
+/// A final phase that the agent never told is somebody else's word, as the pod collector's: the pod ends.
+fn impose(s: &mut State, now: Now, out: &mut Out) {
+    if s.frozen || s.imposed.is_some() || s.reported.is_final() || !s.pod.is_terminal() {
+        return;
+    }
+    let status = &s.pod.status;
+    s.imposed = Some(if status.phase == "Failed" { Imposed::Failed } else { Imposed::Succeeded });
+    s.failure = status.reason.clone().map(|reason| (reason, status.message.clone().unwrap_or_default()));
+    let grace_s = s.pod.spec.termination_grace_period_seconds.unwrap_or(30);
+    stop::request(s, Why::Finished, grace_s, now, out);
 }
 
 fn vanished(s: &mut State, now: Now, out: &mut Out) {

@@ -507,6 +507,63 @@ fn a_report_that_was_overruled_is_told_again() {
 }
 
 #[test]
+fn what_somebody_else_wrote_into_a_status_is_put_right() {
+    let mut b = Bench::running(one());
+    let told = b.s.reported.clone();
+    let api = |b: &mut Bench, change: &dyn Fn(&mut crate::api::PodStatus)| {
+        // As the API sends it: written and read once, so in seconds.
+        let mut pod: Pod = serde_json::from_value(json!(*b.s.pod)).unwrap();
+        pod.status = serde_json::from_value(json!(told)).unwrap();
+        change(&mut pod.status);
+        b.raw(Event::Desired(Arc::new(pod)))
+    };
+    let settled = |b: &mut Bench| {
+        b.ms += 60_000;
+        b.raw(Event::Tick)
+    };
+    assert_eq!(api(&mut b, &|_| {}), []);
+    assert_eq!((b.s.retell_ms, settled(&mut b)), (None, vec![]), "a settled pod writes nothing");
+    // Others' conditions are others', in any order.
+    let foreign = |status: &mut crate::api::PodStatus| {
+        status.conditions.reverse();
+        status.conditions.push(serde_json::from_value(json!({"type": "gate", "status": "False"})).unwrap());
+    };
+    assert_eq!((api(&mut b, &foreign), settled(&mut b)), (vec![], vec![]));
+    for (what, change) in [
+        ("podIP", (&|status: &mut crate::api::PodStatus| status.pod_ip = Some("6.6.6.6".into())) as &dyn Fn(&mut _)),
+        ("phase", &|status: &mut crate::api::PodStatus| status.phase = "Pending".into()),
+        ("container", &|status: &mut crate::api::PodStatus| status.container_statuses[0].restart_count = 9),
+    ] {
+        assert_eq!(api(&mut b, change), [], "{what}: an older report of its own may still be on its way");
+        b.ms += 4_999;
+        assert_eq!(b.raw(Event::Tick), [], "{what}");
+        b.ms += 1;
+        assert_eq!(b.raw(Event::Tick), [Effect::Status(Box::new(told.clone()))], "{what}");
+        assert_eq!(settled(&mut b), [], "{what}: told once");
+    }
+    // The newer report arrives in time.
+    api(&mut b, &|status| status.phase = "Pending".into());
+    assert_eq!((api(&mut b, &|_| {}), settled(&mut b)), (vec![], vec![]));
+}
+
+#[test]
+fn a_final_phase_that_somebody_else_gave_ends_the_pod() {
+    let mut b = Bench::running(with(json!({"lifecycle": {}})));
+    let mut pod = (*b.s.pod).clone();
+    pod.status = crate::api::PodStatus { phase: "Failed".into(), reason: Some("Lost".into()), ..b.s.reported.clone() };
+    let pod = Arc::new(pod);
+    assert_eq!(b.send(Event::Desired(pod.clone())), ["stop c0 30"]);
+    assert_eq!((b.phase(), b.condition("Ready"), &b.status()["reason"]), ("Failed", "False", &json!("Lost")));
+    assert_eq!(b.stopped("c", 0), ["stop-sandbox s0"]);
+    assert_eq!(b.send(Event::SandboxStopped { id: "s0".into(), result: Ok(()) }), ["tear-down"]);
+    b.send(Event::TornDown(Ok(())));
+    assert_eq!(b.phase(), "Failed", "whatever the containers' ends say");
+    assert!(b.s.reported.container_statuses[0].state.terminated.is_some());
+    assert_eq!(b.send(Event::Desired(pod)), Vec::<String>::new());
+    assert_eq!(b.delete(30), ["remove s0"]);
+}
+
+#[test]
 fn a_pod_that_nobody_reported_is_reported_at_once() {
     let mut b = Bench::new(one());
     let effects = b.raw(Event::Tick);

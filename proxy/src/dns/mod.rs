@@ -78,9 +78,18 @@ async fn serve_here(config: Config, cancel: CancellationToken) -> Result<(), Dns
     tokio::select! {
         () = serving => {}
         () = follow(&config, &zone) => {}
+        () = keep_link(config.link.as_ref()) => {}
         () = cancel.cancelled() => {}
     }
     Ok(())
+}
+
+/// Never returns, also where the address is somebody else's affair.
+async fn keep_link(config: Option<&LinkConfig>) {
+    match config {
+        Some(config) => link::keep(config).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Replaces the zone whenever the copy's file was replaced. Never returns.
