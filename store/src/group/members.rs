@@ -7,6 +7,10 @@ use crate::raft::types::TypeConfig;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::{BasicNode, ChangeMembers};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Between looks at whether the change before has ended.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// One member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,8 +132,19 @@ impl Handle {
 
     async fn change(&self, change: ChangeMembers<u64, BasicNode>) -> Result<(), ChangeError> {
         let late = |_| ChangeError::Store(StoreError::Unknown("the change of members did not end in time".into()));
-        let changed = tokio::time::timeout(PATIENCE, self.raft.change_membership(change, false));
-        changed.await.map_err(late)?.map(drop).map_err(refused)
+        let changed = async {
+            loop {
+                let refused = match self.raft.change_membership(change.clone(), false).await {
+                    Ok(_) => return Ok(()),
+                    Err(error) => error,
+                };
+                if !in_progress(&refused) {
+                    return Err(judge(refused));
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, changed).await.map_err(late)?
     }
 
     fn roster_max(&self) -> u64 {
@@ -137,7 +152,13 @@ impl Handle {
     }
 }
 
-fn refused(error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> ChangeError {
+/// The change before is agreed on, but a new leader does not know yet that everybody agreed.
+fn in_progress(error: &RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> bool {
+    let change = error.api_error();
+    matches!(change, Some(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))))
+}
+
+fn judge(error: RaftError<TypeConfig, ClientWriteError<TypeConfig>>) -> ChangeError {
     match error {
         RaftError::APIError(ClientWriteError::ForwardToLeader(to)) => ChangeError::NotLeader(to.leader_id),
         RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::LearnerNotFound(_))) => {
