@@ -149,7 +149,7 @@ mod tests {
             ("get twice", vec![Op::get("a"), Op::get("a")], Ok(())),
             ("too many", gets(MAX_OPERATIONS + 1), Err("more than 128 operations")),
             ("as many as may be, nested", wide(), Ok(())),
-            ("too many, nested", vec![wide(), wide()].concat(), Err("more than 128 operations")),
+            ("too many, nested", [wide(), wide()].concat(), Err("more than 128 operations")),
             ("in all", (0..11).map(|i| put(&format!("k{i}"), MAX_VALUE_BYTES)).collect(), Err("the transaction")),
         ];
         for (name, success, expect) in rows {
