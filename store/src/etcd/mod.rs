@@ -4,7 +4,7 @@
 mod auth;
 mod cluster;
 mod convert;
-mod errors;
+pub mod errors;
 mod kv;
 mod lease;
 mod maintenance;

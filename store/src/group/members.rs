@@ -1,16 +1,12 @@
 //! Who belongs to the group: added as a learner, promoted when it has caught up, removed, moved, and who leads. Only the
 //! leader changes anything; one change at a time.
 
-use super::{Handle, PATIENCE};
+use super::{Handle, PATIENCE, RETRY};
 use crate::api::StoreError;
 use crate::raft::types::TypeConfig;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::{BasicNode, ChangeMembers};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-/// Between looks at whether the change before has ended.
-const RETRY: Duration = Duration::from_millis(50);
 
 /// One member.
 #[derive(Clone, Debug, PartialEq, Eq)]

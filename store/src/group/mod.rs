@@ -45,6 +45,8 @@ pub use read::ReadError;
 
 /// How long a request waits for a leader before it fails.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries meanwhile.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Everything a member needs to know to open.
 pub struct GroupConfig {

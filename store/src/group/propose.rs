@@ -1,7 +1,7 @@
 //! Writes: whatever waits is put into one log entry, entries follow each other without waiting, and a follower passes
 //! them on to the leader. A write whose fate is not certain is reported as unknown, never repeated.
 
-use super::{Handle, PATIENCE};
+use super::{Handle, PATIENCE, RETRY};
 use crate::api::StoreError;
 use crate::codec;
 use crate::limits;
@@ -12,7 +12,6 @@ use openraft::errors::{ClientWriteError, Fatal};
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +21,6 @@ const ENTRY_COMMANDS: usize = 1_024;
 const ENTRY_BYTES: usize = 4 << 20;
 /// Entries on their way at once. More would only move waiting from here into Raft.
 const IN_FLIGHT: usize = 16;
-const RETRY: Duration = Duration::from_millis(50);
 
 /// Why commands were not carried out.
 #[derive(Debug)]
@@ -62,6 +60,10 @@ impl Proposer {
         let bytes = commands.iter().map(size).sum();
         let (reply, outcome) = oneshot::channel();
         let stopped = || StoreError::Unavailable("the store is stopping".into());
+        // What comes after the stop was certainly not done, also while the task that takes requests still ends.
+        if self.cancel.is_cancelled() {
+            return Err(stopped());
+        }
         self.requests.send(Request { commands, bytes, reply }).await.map_err(|_| stopped())?;
         outcome.await.map_err(|_| StoreError::Unknown("the store stopped before it answered".into()))?
     }

@@ -3,18 +3,16 @@
 
 use super::clock::boottime_ms;
 use super::lessor::{Moment, Standing};
-use super::{Handle, PATIENCE};
+use super::{Handle, PATIENCE, RETRY};
 use crate::api::{LeaseId, Revision, StoreError};
 use crate::peer::ForwardError;
 use openraft::errors::{LinearizableReadError, RaftError};
 use openraft::raft::ReadPolicy;
-use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// Reads that wait for a round. A full queue makes callers wait.
 const QUEUE: usize = 4_096;
-const RETRY: Duration = Duration::from_millis(50);
 
 /// Why no read index was had.
 #[derive(Debug)]

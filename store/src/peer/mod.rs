@@ -7,6 +7,7 @@ mod wire;
 
 use crate::api::{LeaseId, Revision, StoreError};
 use crate::codec::{DecodeError, Reader};
+use crate::etcd::errors;
 use crate::group::Standing;
 use crate::mvcc::Reply;
 use crate::proto::Frame;
@@ -129,7 +130,7 @@ fn forward_error(status: Status) -> ForwardError {
     if status.code() == Code::FailedPrecondition && status.message() == NOT_LEADER {
         return ForwardError::NotLeader;
     }
-    if let Some(error) = status_error(&status) {
+    if let Some(error) = errors::known(&status) {
         return ForwardError::Store(error);
     }
     if never_sent(&status) {
@@ -149,30 +150,6 @@ pub fn never_sent(status: &Status) -> bool {
         source = error.source();
     }
     false
-}
-
-/// A store error as a gRPC status; the details carry it exactly.
-pub fn error_status(error: &StoreError) -> Status {
-    let code = match error {
-        StoreError::Compacted { .. } | StoreError::Future { .. } => Code::OutOfRange,
-        StoreError::TooLarge { .. }
-        | StoreError::Invalid(_)
-        | StoreError::TooManyOps { .. }
-        | StoreError::DuplicateKey(_) => Code::InvalidArgument,
-        StoreError::NoKey(_) | StoreError::NoLease(_) | StoreError::LeaseExists(_) => Code::FailedPrecondition,
-        StoreError::Unavailable(_) => Code::Unavailable,
-        StoreError::Unknown(_) => Code::Unknown,
-        StoreError::Slow => Code::ResourceExhausted,
-        StoreError::Corrupt(_) => Code::DataLoss,
-    };
-    let mut details = Vec::new();
-    reply::put_error(&mut details, error);
-    Status::with_details(code, error.to_string(), details.into())
-}
-
-pub fn status_error(status: &Status) -> Option<StoreError> {
-    let details = status.details();
-    if details.is_empty() { None } else { reply::error(&mut Reader::new(Bytes::copy_from_slice(details))).ok() }
 }
 
 /// The body of a frame of this group and version.

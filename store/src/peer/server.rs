@@ -1,8 +1,9 @@
 //! Answers the other members. It hands Raft's messages to openraft and writes to the group's proposer.
 
-use super::{NOT_LEADER, check, error_status, wire};
+use super::{NOT_LEADER, check, wire};
 use crate::api::StoreError;
 use crate::codec::{self, Reader};
+use crate::etcd::errors;
 use crate::group::Handle;
 use crate::group::ProposeError;
 use crate::group::ReadError;
@@ -87,7 +88,7 @@ impl Peer for PeerService {
                 self.answer(out)
             }
             Err(ProposeError::NotLeader(_)) => Err(Status::failed_precondition(NOT_LEADER)),
-            Err(ProposeError::Store(error)) => Err(error_status(&error)),
+            Err(ProposeError::Store(error)) => Err(errors::status(error)),
         }
     }
 
@@ -103,9 +104,9 @@ impl Peer for PeerService {
         let (id, renew) = wire::lease(self.open(request.into_inner())?).map_err(undecodable)?;
         match self.group.lease_here(id, renew) {
             Ok(Some(standing)) => self.answer(wire::put_standing(&standing)),
-            Ok(None) => Err(error_status(&StoreError::NoLease(id))),
+            Ok(None) => Err(errors::status(StoreError::NoLease(id))),
             Err(ReadError::NotLeader(_)) => Err(Status::failed_precondition(NOT_LEADER)),
-            Err(ReadError::Store(error)) => Err(error_status(&error)),
+            Err(ReadError::Store(error)) => Err(errors::status(error)),
         }
     }
 
@@ -118,7 +119,7 @@ impl Peer for PeerService {
                 self.answer(out)
             }
             Err(ReadError::NotLeader(_)) => Err(Status::failed_precondition(NOT_LEADER)),
-            Err(ReadError::Store(error)) => Err(error_status(&error)),
+            Err(ReadError::Store(error)) => Err(errors::status(error)),
         }
     }
 }
