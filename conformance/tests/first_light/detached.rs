@@ -92,8 +92,7 @@ fn kill_and_stop(other: &Other) -> anyhow::Result<()> {
     let again = other.up()?;
     ensure!(again.contains("is Ready"), "a second `gantry up --detach` is harmless: {again}");
 
-    let finished = || kubectl.within("demo").ok(&["wait", "--for=condition=Complete", "job/tasks", "--timeout=90s"]);
-    finished()?;
+    finished(&kubectl)?;
     let stopped = other.machine.gantry("down")?.output()?;
     ensure!(stopped.status.success(), "gantry down: {}", String::from_utf8_lossy(&stopped.stderr));
     ensure!(other.pid().is_err(), "the guard does not start again what was stopped on purpose");
@@ -106,5 +105,16 @@ fn kill_and_stop(other: &Other) -> anyhow::Result<()> {
         ensure!(names(&after) == names(&before), "{before} became {after}");
         Ok(())
     })?;
-    finished().map(drop)
+    finished(&kubectl)
+}
+
+/// Waits for the Job of the demo. If it does not finish, the error tells what became of it and of its pods.
+fn finished(kubectl: &Kubectl) -> anyhow::Result<()> {
+    let demo = kubectl.within("demo");
+    let waited = demo.ok(&["wait", "--for=condition=Complete", "job/tasks", "--timeout=90s"]);
+    waited.map(drop).map_err(|error| {
+        let job = demo.ok(&["get", "job/tasks", "-o", "jsonpath={.status}"]).unwrap_or_default();
+        let pods = demo.ok(&["get", "pods", "-l", "app=tasks", "-o", "yaml"]).unwrap_or_default();
+        error.context(format!("the Job: {job}\nits pods: {pods}"))
+    })
 }

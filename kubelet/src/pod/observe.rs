@@ -37,6 +37,13 @@ pub fn absorb(s: &mut State, now: Now, seen: PodSeen, out: &mut Out) {
             Phase::Waiting(Waiting::Turn) if first && c.next_attempt == 0 => {
                 adopt(c, spec, &runs, &s.reported, mains_run, now, out);
             }
+            Phase::Waiting(Waiting::Start { .. }) => {
+                if runs.iter().any(|r| r.attempt >= c.next_attempt && r.state != RunState::Created) {
+                    adopt(c, spec, &runs, &s.reported, false, now, out);
+                } else {
+                    begin_again(&runs, out);
+                }
+            }
             Phase::Waiting(_) | Phase::FindingImage | Phase::Exited(_) => {}
         }
     }
@@ -116,6 +123,13 @@ fn plain(mut t: Terminated) -> Terminated {
     t
 }
 
+/// Removes what was created by a call whose end nobody saw: it holds the name of the next attempt.
+fn begin_again(runs: &[&ContainerSeen], out: &mut Out) {
+    for made in runs.iter().filter(|r| r.state == RunState::Created) {
+        out.push(Effect::DropContainer { id: made.id.clone() });
+    }
+}
+
 /// Takes over what the runtime has of a container that the agent knew nothing sure about.
 fn adopt(
     c: &mut Container,
@@ -127,12 +141,8 @@ fn adopt(
     out: &mut Out,
 ) {
     let before = status.container(&spec.name);
-    let (mut runs, made): (Vec<&ContainerSeen>, Vec<&ContainerSeen>) =
-        runs.iter().partition(|r| r.state != RunState::Created);
-    for r in made {
-        // Created by a call whose end nobody saw: begin again.
-        out.push(Effect::DropContainer { id: r.id.clone() });
-    }
+    begin_again(runs, out);
+    let mut runs: Vec<&ContainerSeen> = runs.iter().copied().filter(|r| r.state != RunState::Created).collect();
     let Some(newest) = runs.pop() else {
         match c.phase {
             Phase::Unknown => {

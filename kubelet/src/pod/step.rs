@@ -283,6 +283,10 @@ fn start_failed(s: &mut State, name: &str, attempt: u32, failure: StartFailure, 
     out.tell(Level::Warning, "Failed", format!("Error: {message}"), Some(name));
     let retry_ms = now.boot_ms + 2_000;
     c.phase = Phase::Waiting(Waiting::Start { reason, message, retry_ms });
+    if reason == "CreateContainerError" {
+        // What an interrupted call left behind may be in the way.
+        s.doubt(now.boot_ms);
+    }
 }
 
 fn hook_done(s: &mut State, name: &str, id: &str, hook: Hook, result: Result<(), String>, now: Now, out: &mut Out) {

@@ -588,6 +588,33 @@ fn doubt_is_looked_into_before_anything_else() {
     assert_eq!((b.phase(), b.condition("Ready")), ("Running", "True"));
 }
 
+/// The agent died within a call to create: the runtime finished it, or still does, and the name is taken.
+#[test]
+fn a_leftover_under_the_name_of_the_next_attempt_is_removed() {
+    let mut b = Bench::new(one());
+    b.ready_ground();
+    b.image("c");
+    let taken = Event::StartFailed {
+        name: "c".into(),
+        attempt: 0,
+        failure: StartFailure::Create("the name is reserved".into()),
+    };
+    assert_eq!(b.send(taken.clone()), ["look"]);
+    assert_eq!(b.look(vec![sandbox("s0", 0, true)], vec![]), Vec::<String>::new(), "not there yet");
+    assert_eq!(b.later(2_000), ["image c"]);
+    assert_eq!(b.image("c"), ["start c 0"]);
+    assert_eq!(b.send(taken.clone()), ["look"]);
+    let left = b.seen("c", 0, RunState::Created, 0, "");
+    assert_eq!(b.look(vec![sandbox("s0", 0, true)], vec![left]), ["drop c0"]);
+    assert_eq!(b.waiting(), "CreateContainerError");
+    assert_eq!(b.later(2_000), ["image c"]);
+    assert_eq!(b.image("c"), ["start c 0"]);
+    assert_eq!(b.send(taken), ["look"]);
+    let runs = b.seen("c", 0, RunState::Running, 0, "");
+    assert_eq!(b.look(vec![sandbox("s0", 0, true)], vec![runs]), Vec::<String>::new(), "it is taken over");
+    assert_eq!((b.phase(), b.condition("Ready")), ("Running", "True"));
+}
+
 #[test]
 fn a_dead_sandbox_is_replaced() {
     let mut b = Bench::running(one());
