@@ -1,15 +1,11 @@
 //! Applies one entry: transactions against the live keys, leases, and compactions. It refuses only what cannot be known
 //! before the entry's turn; the rest `limits` refuses before it is proposed.
 
-use super::{Applied, Change, Command, Commit, Compact, Diverged, Entry, Live, Mark, Mvcc, Reply, Superseded};
+use super::version::Numbers;
+use super::{Applied, Change, Command, Commit, Compact, Diverged, Entry, Live, Mark, Mvcc, Reply, Undo, Version};
 use super::{MARK_EVERY_MS, MARK_KEPT_MS, chain};
-use crate::api::{KeyValue, LeaseId, Put, Revision, StoreError};
+use crate::api::{LeaseId, Put, Revision, StoreError};
 use crate::limits;
-use bytes::Bytes;
-use std::sync::Arc;
-
-/// What a version costs in memory beside its bytes, near enough for retention.
-const VERSION_OVERHEAD: usize = 200;
 
 /// Applies `entry`. An error means that this member must stop.
 pub fn apply(mvcc: &mut Mvcc, entry: &Entry) -> Result<Applied, Diverged> {
@@ -37,54 +33,42 @@ pub fn apply(mvcc: &mut Mvcc, entry: &Entry) -> Result<Applied, Diverged> {
 impl Mvcc {
     pub(super) fn put(&mut self, put: &Put, revision: Revision) -> Change {
         let prev = self.get(&put.key).cloned();
-        let (create_revision, version) = prev.as_ref().map_or((revision, 1), |p| (p.create_revision, p.version + 1));
-        // The key's bytes are shared between versions; those of the request may pin a whole network buffer.
-        let key = prev.as_ref().map_or_else(|| Bytes::copy_from_slice(&put.key), |p| p.key.clone());
-        let value = match &prev {
-            Some(prev) if put.keep_value => prev.value.clone(),
-            _ => put.value.clone(),
-        };
-        let before = prev.as_ref().map_or(LeaseId::NONE, |p| p.lease);
+        let (create_revision, version) =
+            prev.as_ref().map_or((revision, 1), |p| (p.create_revision(), p.version() + 1));
+        let value = prev.as_ref().filter(|_| put.keep_value).map_or(&put.value[..], Version::value);
+        let before = prev.as_ref().map_or(LeaseId::NONE, Version::lease);
         let lease = if put.keep_lease { before } else { put.lease };
-        self.attach(&key, before, lease);
-        let kv = Arc::new(KeyValue { key, value, create_revision, mod_revision: revision, version, lease });
+        self.attach(&put.key, before, lease);
+        let numbers = Numbers { create_revision, mod_revision: revision, version, lease };
+        let kv = Version::new(numbers, &put.key, value);
         self.live.insert(Live(kv.clone()));
-        self.remember(Change { kv, deleted: false, prev })
+        self.remember(Change { kv, prev })
     }
 
     pub(super) fn delete(&mut self, key: &[u8], revision: Revision) -> Option<Change> {
         let Live(prev) = self.live.remove(key)?;
-        self.attach(&prev.key, prev.lease, LeaseId::NONE);
-        let kv = Arc::new(KeyValue {
-            key: prev.key.clone(),
-            value: Bytes::new(),
-            create_revision: Revision(0),
-            mod_revision: revision,
-            version: 0,
-            lease: LeaseId::NONE,
-        });
-        Some(self.remember(Change { kv, deleted: true, prev: Some(prev) }))
+        self.attach(key, prev.lease(), LeaseId::NONE);
+        Some(self.remember(Change { kv: Version::deleted(key, revision), prev: Some(prev) }))
     }
 
     /// Writes the undo record at once, so that a later operation of the same transaction can read the past.
     fn remember(&mut self, change: Change) -> Change {
-        let at = Superseded { key: change.kv.key.clone(), until: change.kv.mod_revision.0 };
-        self.past.insert(at, change.prev.clone());
+        if change.prev.is_some() {
+            self.past.insert(Undo(change.clone()));
+        }
         change
     }
 
     /// Takes changes already made to `live` into history as the next revision.
     pub(super) fn commit_changes(&mut self, changes: Vec<Change>) {
         self.revision += 1;
-        let size = |change: &Change| {
-            let held = change.prev.as_ref().map_or(0, |p| p.value.len());
-            (held + change.kv.key.len() + VERSION_OVERHEAD) as u64
-        };
-        let superseded_bytes = changes.iter().map(size).sum();
-        self.superseded_bytes += superseded_bytes;
         self.hash = chain::next(self.hash, self.revision, &changes);
-        let commit = Commit { revision: self.revision, changes, hash: self.hash, superseded_bytes };
-        self.history.push_back(Arc::new(commit));
+        self.push(Commit::new(changes, self.hash));
+    }
+
+    pub(super) fn push(&mut self, commit: Commit) {
+        self.superseded_bytes += commit.superseded_bytes();
+        self.history.push_back(commit);
     }
 
     fn compact(&mut self, compact: &Compact) -> Result<Reply, Diverged> {
@@ -103,11 +87,12 @@ impl Mvcc {
             return Ok(Reply::Refused(error));
         }
         // The commit of the oldest readable revision stays: a watch may begin with it (etcd's rule).
-        while self.history.front().is_some_and(|commit| commit.revision < compact.revision.0) {
-            let commit = self.history.pop_front().expect("the loop's condition saw a front");
-            self.superseded_bytes -= commit.superseded_bytes;
-            for change in &commit.changes {
-                self.past.remove(&Superseded { key: change.kv.key.clone(), until: commit.revision });
+        while self.first_commit() < compact.revision.0
+            && let Some(commit) = self.history.pop_front()
+        {
+            self.superseded_bytes -= commit.superseded_bytes();
+            for change in commit.changes().iter().filter(|change| change.prev.is_some()) {
+                self.past.remove(&Undo(change.clone()));
             }
         }
         self.compacted = compact.revision.0;

@@ -9,13 +9,13 @@ pub fn next(hash: u64, revision: u64, changes: &[Change]) -> u64 {
     let mut hash = mix(hash ^ revision);
     for change in changes {
         let mut crc = crc32fast::Hasher::new();
-        crc.update(&change.kv.key);
-        crc.update(&[u8::from(change.deleted)]);
-        crc.update(&change.kv.value);
-        let key = (change.kv.key.len() as u64) << 32;
+        crc.update(change.kv.key());
+        crc.update(&[u8::from(change.deleted())]);
+        crc.update(change.kv.value());
+        let key = (change.kv.key().len() as u64) << 32;
         hash = mix(hash ^ key ^ u64::from(crc.finalize()));
-        hash = mix(hash ^ change.kv.create_revision.0 ^ change.kv.version.rotate_left(32));
-        hash = mix(hash ^ change.kv.lease.0.cast_unsigned());
+        hash = mix(hash ^ change.kv.create_revision().0 ^ change.kv.version().rotate_left(32));
+        hash = mix(hash ^ change.kv.lease().0.cast_unsigned());
     }
     hash
 }

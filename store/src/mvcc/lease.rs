@@ -37,7 +37,7 @@ impl Mvcc {
     }
 
     /// Moves a key from one lease to another.
-    pub(super) fn attach(&mut self, key: &Bytes, from: LeaseId, to: LeaseId) {
+    pub(super) fn attach(&mut self, key: &[u8], from: LeaseId, to: LeaseId) {
         if from == to {
             return;
         }
@@ -45,7 +45,7 @@ impl Mvcc {
             lease.keys.remove(key);
         }
         if let Some(lease) = self.leases.get_mut(&to) {
-            lease.keys.insert(key.clone());
+            lease.keys.insert(Bytes::copy_from_slice(key));
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod apply;
 mod chain;
+mod history;
 mod lease;
 mod read;
 mod retain;
@@ -12,9 +13,10 @@ mod retain;
 mod tests;
 mod transfer;
 mod txn;
+mod version;
 
-use crate::api::{KeyValue, LeaseId, Revision, StoreError, Txn, TxnReply};
-use bytes::Bytes;
+use crate::api::{LeaseId, Revision, StoreError, Txn, TxnReply};
+use history::History;
 use imbl::{OrdMap, OrdSet, Vector};
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -24,6 +26,7 @@ pub use lease::Lease;
 pub use read::Span;
 pub use retain::{MARK_KEPT_MS, MAX_TTL_MS, Retention, compaction, expired};
 pub use transfer::{Base, Builder};
+pub use version::Version;
 
 /// What one log entry carries: transactions that share one durability round, each with a reply of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,34 +107,72 @@ pub struct Diverged {
 /// Everything that one revision changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
-    pub revision: u64,
-    pub changes: Vec<Change>,
+    changes: Changes,
     /// The hash chain after this revision.
     pub hash: u64,
-    /// Memory that the superseded versions hold.
-    pub superseded_bytes: u64,
+}
+
+/// Most revisions change one key; those need no allocation of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Changes {
+    One(Change),
+    Many(Arc<[Change]>),
+}
+
+impl Commit {
+    fn new(mut changes: Vec<Change>, hash: u64) -> Self {
+        let changes = match (changes.pop(), changes.is_empty()) {
+            (Some(only), true) => Changes::One(only),
+            (last, _) => Changes::Many(changes.into_iter().chain(last).collect()),
+        };
+        Self { changes, hash }
+    }
+
+    /// In the order in which they were made.
+    pub fn changes(&self) -> &[Change] {
+        match &self.changes {
+            Changes::One(change) => std::slice::from_ref(change),
+            Changes::Many(changes) => changes,
+        }
+    }
+
+    /// Memory that goes when the history of this revision does.
+    fn superseded_bytes(&self) -> u64 {
+        self.changes().iter().map(Change::superseded_bytes).sum()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// For a delete: an empty value and the deleting revision.
-    pub kv: Arc<KeyValue>,
-    pub deleted: bool,
-    pub prev: Option<Arc<KeyValue>>,
+    pub kv: Version,
+    pub prev: Option<Version>,
+}
+
+impl Change {
+    pub fn deleted(&self) -> bool {
+        self.kv.is_delete()
+    }
+
+    fn superseded_bytes(&self) -> u64 {
+        // This change itself, in its commit and as an undo record.
+        let own = 2 * size_of::<Self>() + if self.deleted() { version::OVERHEAD + self.kv.len() } else { 0 };
+        (own + self.prev.as_ref().map_or(0, |prev| version::OVERHEAD + prev.len())) as u64
+    }
 }
 
 /// A live key, ordered by its name.
 #[derive(Clone, Debug)]
-struct Live(Arc<KeyValue>);
+struct Live(Version);
 
 impl Borrow<[u8]> for Live {
     fn borrow(&self) -> &[u8] {
-        &self.0.key
+        self.0.key()
     }
 }
 impl PartialEq for Live {
     fn eq(&self, other: &Self) -> bool {
-        self.0.key == other.0.key
+        self.0.key() == other.0.key()
     }
 }
 impl Eq for Live {}
@@ -142,15 +183,42 @@ impl PartialOrd for Live {
 }
 impl Ord for Live {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.key.cmp(&other.0.key)
+        self.0.key().cmp(other.0.key())
     }
 }
 
-/// "Revision `until` replaced what `key` was before": the address of a superseded version.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Superseded {
-    key: Bytes,
-    until: u64,
+/// What a key was before a change, ordered by the key and the revision that changed it.
+#[derive(Clone, Debug)]
+struct Undo(Change);
+
+impl Undo {
+    fn key(&self) -> &[u8] {
+        self.0.kv.key()
+    }
+    /// The revision that replaced what the key was.
+    fn until(&self) -> u64 {
+        self.0.kv.mod_revision().0
+    }
+    /// The place before every undo record of `key`.
+    fn first(key: &[u8]) -> Self {
+        Self(Change { kv: Version::deleted(key, Revision(0)), prev: None })
+    }
+}
+impl PartialEq for Undo {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for Undo {}
+impl PartialOrd for Undo {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Undo {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(other.key()).then_with(|| self.until().cmp(&other.until()))
+    }
 }
 
 /// Marks are at least this far apart.
@@ -169,10 +237,10 @@ pub struct Mvcc {
     /// Reads below this are refused; 0 = nothing was ever compacted.
     compacted: u64,
     live: OrdSet<Live>,
-    /// Undo records: what a key was before a revision (`None`: absent). Only for revisions in `history`.
-    past: OrdMap<Superseded, Option<Arc<KeyValue>>>,
+    /// For the revisions in `history`. A key's creation has none: what it says stands in the version that was created.
+    past: OrdSet<Undo>,
     /// One commit per revision, the last is `revision`'s. Starts at `compacted`.
-    history: Vector<Arc<Commit>>,
+    history: History,
     leases: OrdMap<LeaseId, Lease>,
     superseded_bytes: u64,
     hash: u64,
@@ -188,8 +256,8 @@ impl Default for Mvcc {
             revision: 1,
             compacted: 0,
             live: OrdSet::new(),
-            past: OrdMap::new(),
-            history: Vector::new(),
+            past: OrdSet::new(),
+            history: History::default(),
             leases: OrdMap::new(),
             superseded_bytes: 0,
             hash: 0,
@@ -233,12 +301,16 @@ impl Mvcc {
     }
 
     /// The commit of one retained revision.
-    pub fn commit(&self, revision: u64) -> Option<&Arc<Commit>> {
-        let first = self.revision + 1 - self.history.len() as u64;
-        self.history.get(usize::try_from(revision.checked_sub(first)?).ok()?)
+    pub fn commit(&self, revision: u64) -> Option<&Commit> {
+        self.history.get(usize::try_from(revision.checked_sub(self.first_commit())?).ok()?)
     }
 
-    fn get(&self, key: &[u8]) -> Option<&Arc<KeyValue>> {
+    /// The revision of the oldest commit.
+    fn first_commit(&self) -> u64 {
+        self.revision + 1 - self.history.len() as u64
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&Version> {
         self.live.get(key).map(|live| &live.0)
     }
 
@@ -246,23 +318,25 @@ impl Mvcc {
     #[cfg(test)]
     pub fn validate(&self) {
         assert!(self.compacted <= self.revision);
-        let first = self.revision + 1 - self.history.len() as u64;
+        let first = self.first_commit();
         assert_eq!(first, self.floor() + 1, "history starts with the compacted revision");
         let mut bytes = 0;
         let mut undo = 0;
         for (at, commit) in self.history.iter().enumerate() {
-            assert_eq!(commit.revision, first + at as u64);
-            assert!(!commit.changes.is_empty());
-            bytes += commit.superseded_bytes;
-            undo += commit.changes.len();
+            assert!(!commit.changes().is_empty());
+            assert!(commit.changes().iter().all(|change| change.kv.mod_revision().0 == first + at as u64));
+            bytes += commit.superseded_bytes();
+            undo += commit.changes().iter().filter(|change| change.prev.is_some()).count();
         }
         assert_eq!(bytes, self.superseded_bytes);
         assert_eq!(undo, self.past.len());
         for live in &self.live {
-            assert!(live.0.mod_revision.0 <= self.revision && live.0.create_revision <= live.0.mod_revision);
+            let kv = &live.0;
+            assert!(kv.mod_revision().0 <= self.revision && kv.create_revision() <= kv.mod_revision());
+            assert!(!kv.is_delete());
         }
         for (id, lease) in &self.leases {
-            let attached = self.live.iter().filter(|live| live.0.lease == *id).map(|live| &live.0.key);
+            let attached = self.live.iter().filter(|live| live.0.lease() == *id).map(|live| live.0.key());
             assert!(lease.keys.iter().eq(attached), "lease {id:?} holds exactly the keys that name it");
         }
         assert!(

@@ -1,10 +1,9 @@
 //! Reads: the live keys, the keys as of a retained revision, and the history that watches follow. It changes nothing.
 
-use super::{Mvcc, Superseded};
+use super::{Mvcc, Undo, Version};
 use crate::api::{Event, EventKind, KeyValue, Only, RangeReply, RangeRequest, Revision, SortBy, StoreError};
 use bytes::Bytes;
 use std::ops::Bound;
-use std::sync::Arc;
 
 /// Values of one answer: a range stops after the key that reaches this, long before the answer is too large to be sent.
 const RANGE_BYTES: usize = 8 << 20;
@@ -79,39 +78,41 @@ impl Mvcc {
 
     /// Visits, in key order, the keys of `span` as they were right after `revision`.
     ///
-    /// A key's state then is its oldest undo record after `revision`, and the live version if there is none.
-    pub(super) fn each_at(&self, span: &Span, revision: u64, mut visit: impl FnMut(&Arc<KeyValue>)) {
-        let mut live = self.live.range::<_, [u8]>(span.bounds()).map(|live| &live.0).peekable();
-        let mut past = self.past_from(span).filter(|(at, _)| at.until > revision).peekable();
-        while let Some((at, then)) = past.next() {
-            while let Some(kv) = live.next_if(|kv| kv.key < at.key) {
+    /// A key's state then is what its oldest undo record after `revision` says, and the live version if there is none; but
+    /// a version that is itself newer was created since, and the key was absent.
+    pub(super) fn each_at(&self, span: &Span, revision: u64, mut visit: impl FnMut(&Version)) {
+        let mut visit = |kv: &Version| {
+            if kv.mod_revision().0 <= revision {
                 visit(kv);
             }
-            live.next_if(|kv| kv.key == at.key);
-            while past.next_if(|(later, _)| later.key == at.key).is_some() {}
-            if let Some(kv) = then {
+        };
+        let mut live = self.live.range::<_, [u8]>(span.bounds()).map(|live| &live.0).peekable();
+        let mut past = self.past_from(span).filter(|undo| undo.until() > revision).peekable();
+        while let Some(undo) = past.next() {
+            while let Some(kv) = live.next_if(|kv| kv.key() < undo.key()) {
+                visit(kv);
+            }
+            live.next_if(|kv| kv.key() == undo.key());
+            while past.next_if(|later| later.key() == undo.key()).is_some() {}
+            if let Some(kv) = &undo.0.prev {
                 visit(kv);
             }
         }
         live.for_each(visit);
     }
 
-    fn past_from<'a>(
-        &'a self,
-        span: &'a Span,
-    ) -> impl Iterator<Item = (&'a Superseded, &'a Option<Arc<KeyValue>>)> + 'a {
-        let first = Superseded { key: span.start.clone(), until: 0 };
-        self.past.range(first..).take_while(|(at, _)| span.contains(&at.key))
+    fn past_from<'a>(&'a self, span: &'a Span) -> impl Iterator<Item = &'a Undo> + 'a {
+        self.past.range(Undo::first(&span.start)..).take_while(|undo| span.contains(undo.key()))
     }
 
     /// The events in `span` of one retained revision.
     pub fn events(&self, span: &Span, revision: u64, prev_kv: bool, into: &mut Vec<Event>) {
         let Some(commit) = self.commit(revision) else { return };
-        for change in commit.changes.iter().filter(|change| span.contains(&change.kv.key)) {
+        for change in commit.changes().iter().filter(|change| span.contains(change.kv.key())) {
             into.push(Event {
-                kind: if change.deleted { EventKind::Delete } else { EventKind::Put },
-                kv: KeyValue::clone(&change.kv),
-                prev_kv: if prev_kv { change.prev.as_deref().cloned() } else { None },
+                kind: if change.deleted() { EventKind::Delete } else { EventKind::Put },
+                kv: change.kv.key_value(),
+                prev_kv: change.prev.as_ref().filter(|_| prev_kv).map(Version::key_value),
             });
         }
     }
@@ -133,7 +134,7 @@ impl<'a> Found<'a> {
         Self { request, kvs: Vec::new(), count: 0, bytes: 0, left: false }
     }
 
-    fn add(&mut self, kv: &Arc<KeyValue>) {
+    fn add(&mut self, kv: &Version) {
         self.count += 1;
         if self.request.count_only || !admits(&self.request.only, kv) {
             return;
@@ -144,13 +145,12 @@ impl<'a> Found<'a> {
             self.left = true;
             return;
         }
-        let mut kv = KeyValue::clone(kv);
         if self.request.keys_only && !matches!(self.request.order, Some((SortBy::Value, _))) {
-            kv.value = Bytes::new();
+            self.kvs.push(kv.key_only());
         } else {
-            self.bytes += kv.key.len() + kv.value.len();
+            self.bytes += kv.len();
+            self.kvs.push(kv.key_value());
         }
-        self.kvs.push(kv);
     }
 
     fn reply(mut self, revision: Revision) -> RangeReply {
@@ -178,8 +178,9 @@ fn sort(by: SortBy, a: &KeyValue, b: &KeyValue) -> std::cmp::Ordering {
     }
 }
 
-fn admits(only: &Only, kv: &KeyValue) -> bool {
+fn admits(only: &Only, kv: &Version) -> bool {
     let within =
         |revision: Revision, min: Revision, max: Revision| revision >= min && (max == Revision(0) || revision <= max);
-    within(kv.mod_revision, only.min_mod, only.max_mod) && within(kv.create_revision, only.min_create, only.max_create)
+    within(kv.mod_revision(), only.min_mod, only.max_mod)
+        && within(kv.create_revision(), only.min_create, only.max_create)
 }

@@ -44,16 +44,15 @@ pub fn expired(mvcc: &Mvcc, now_ms: u64, ttl_ms: u64, most: usize) -> Vec<Txn> {
     if newest == 0 {
         return Vec::new();
     }
-    let mut due: Vec<_> = mvcc.live.iter().map(|live| &live.0).filter(|kv| kv.mod_revision.0 <= newest).collect();
-    due.sort_unstable_by_key(|kv| kv.mod_revision);
+    let mut due: Vec<_> = mvcc.live.iter().map(|live| &live.0).filter(|kv| kv.mod_revision().0 <= newest).collect();
+    due.sort_unstable_by_key(|kv| kv.mod_revision());
     due.truncate(most);
-    let delete = |key: &bytes::Bytes| vec![Op::delete(key.clone())];
-    let txn = |key, revision| Txn {
-        compare: vec![Compare::unchanged(bytes::Bytes::clone(key), revision)],
-        success: delete(key),
+    let txn = |key: bytes::Bytes, revision| Txn {
+        compare: vec![Compare::unchanged(key.clone(), revision)],
+        success: vec![Op::delete(key)],
         failure: vec![],
     };
-    due.into_iter().map(|kv| txn(&kv.key, kv.mod_revision)).collect()
+    due.into_iter().map(|kv| txn(bytes::Bytes::copy_from_slice(kv.key()), kv.mod_revision())).collect()
 }
 
 impl Mvcc {
@@ -69,12 +68,12 @@ impl Mvcc {
     fn newest_to_free(&self, bytes: u64, allowed: u64) -> u64 {
         let mut freed = 0;
         let mut newest = 0;
-        for commit in self.history.iter().take_while(|commit| commit.revision <= allowed) {
+        for (revision, commit) in (self.first_commit()..=allowed).zip(self.history.iter()) {
             if freed >= bytes {
                 break;
             }
-            freed += commit.superseded_bytes;
-            newest = commit.revision;
+            freed += commit.superseded_bytes();
+            newest = revision;
         }
         newest
     }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::api::{
-    Compare, CompareTarget, Delete, EventKind, Op, OpReply, Put, RangeReply, RangeRequest, Relation, SortBy,
+    Compare, CompareTarget, Delete, EventKind, KeyValue, Op, OpReply, Put, RangeReply, RangeRequest, Relation, SortBy,
 };
+use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -333,18 +334,9 @@ fn check_events(mvcc: &Mvcc, model: &Model) {
 /// The same state after being taken apart and put together.
 fn rebuilt(mvcc: &Mvcc) -> Mvcc {
     let mut builder = Builder::new(mvcc.base());
-    mvcc.each_base_key(|kv| builder.key(KeyValue::clone(kv)));
+    mvcc.each_base_key(|kv| builder.key(&kv.key_value()));
     for commit in mvcc.commits() {
-        let op = |change: &Change| match change.deleted {
-            true => Op::delete(change.kv.key.clone()),
-            false => Op::Put(Put {
-                key: change.kv.key.clone(),
-                value: change.kv.value.clone(),
-                lease: change.kv.lease,
-                ..Put::default()
-            }),
-        };
-        builder.commit(&commit.changes.iter().map(op).collect::<Vec<_>>(), commit.hash);
+        builder.commit(&commit.changes().iter().map(Change::op).collect::<Vec<_>>(), commit.hash);
     }
     builder.finish()
 }
@@ -438,7 +430,7 @@ fn expiry_deletes_one_key_a_revision_oldest_first_and_spares_the_rewritten() {
     let before = mvcc.revision().0;
     apply(&mut mvcc, &Entry { time_ms: 65_000, commands: due.into_iter().map(Command::Txn).collect() }).unwrap();
     assert_eq!((mvcc.revision().0, mvcc.keys()), (before + 2, 8));
-    assert!([before + 1, before + 2].iter().all(|r| mvcc.commit(*r).unwrap().changes.len() == 1));
+    assert!([before + 1, before + 2].iter().all(|r| mvcc.commit(*r).unwrap().changes().len() == 1));
     assert_eq!(expired(&mvcc, 1_000, 60_000, 3), []);
 }
 

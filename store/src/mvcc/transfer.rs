@@ -3,11 +3,10 @@
 //! It knows no file format.
 
 use super::read::Span;
-use super::{Change, Commit, Lease, Live, Mark, Mvcc};
-use crate::api::{KeyValue, LeaseId, Op, Revision};
+use super::{Change, Commit, Lease, Live, Mark, Mvcc, Version};
+use crate::api::{KeyValue, LeaseId, Op, Put, Revision};
 use bytes::Bytes;
 use imbl::OrdSet;
-use std::sync::Arc;
 
 /// What a state is besides its keys and commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,14 +28,22 @@ impl Mvcc {
     }
 
     /// Visits, in order, the keys as they were right before the first commit.
-    pub fn each_base_key(&self, visit: impl FnMut(&Arc<KeyValue>)) {
+    pub fn each_base_key(&self, visit: impl FnMut(&Version)) {
         let all = Span::new(Bytes::new(), Bytes::from_static(b"\0"));
         self.each_at(&all, self.floor(), visit);
     }
 
     /// The commits since then, oldest first.
-    pub fn commits(&self) -> impl ExactSizeIterator<Item = &Arc<Commit>> {
+    pub fn commits(&self) -> impl ExactSizeIterator<Item = &Commit> {
         self.history.iter()
+    }
+}
+
+impl Change {
+    /// What makes this change again, given the state before it.
+    pub fn op(&self) -> Op {
+        let KeyValue { key, value, lease, .. } = self.kv.key_value();
+        if self.deleted() { Op::delete(key) } else { Op::Put(Put { key, value, lease, ..Put::default() }) }
     }
 }
 
@@ -54,8 +61,8 @@ impl Builder {
         Self { mvcc, end: base }
     }
 
-    pub fn key(&mut self, kv: KeyValue) {
-        self.mvcc.live.insert(Live(Arc::new(kv)));
+    pub fn key(&mut self, kv: &KeyValue) {
+        self.mvcc.live.insert(Live(Version::from(kv)));
     }
 
     /// `ops` are the puts and deletes of one revision; a delete of an absent key is skipped.
@@ -67,9 +74,8 @@ impl Builder {
             Op::Range(_) | Op::Txn(_) => None,
         };
         let changes: Vec<Change> = ops.iter().filter_map(change).collect();
-        self.mvcc.commit_changes(changes);
-        let last = self.mvcc.history.len() - 1;
-        Arc::make_mut(&mut self.mvcc.history[last]).hash = hash;
+        self.mvcc.revision = revision.0;
+        self.mvcc.push(Commit::new(changes, hash));
     }
 
     pub fn finish(mut self) -> Mvcc {
@@ -79,9 +85,9 @@ impl Builder {
         let lease = |(id, ttl_s)| (id, Lease { ttl_s, keys: OrdSet::new() });
         self.mvcc.leases = self.end.leases.into_iter().map(lease).collect();
         let leased: Vec<_> =
-            self.mvcc.live.iter().map(|live| live.0.clone()).filter(|kv| kv.lease != LeaseId::NONE).collect();
+            self.mvcc.live.iter().map(|live| live.0.clone()).filter(|kv| kv.lease() != LeaseId::NONE).collect();
         for kv in leased {
-            self.mvcc.attach(&kv.key, LeaseId::NONE, kv.lease);
+            self.mvcc.attach(kv.key(), LeaseId::NONE, kv.lease());
         }
         self.mvcc
     }

@@ -2,12 +2,11 @@
 //! checks, then the operations, so that a refused transaction has changed nothing.
 
 use super::read::Span;
-use super::{Change, Mvcc};
+use super::{Change, Mvcc, Version};
 use crate::api::{
-    Compare, CompareTarget, Delete, KeyValue, LeaseId, Op, OpReply, Put, RangeRequest, Relation, Revision, StoreError,
-    Txn, TxnReply,
+    Compare, CompareTarget, Delete, LeaseId, Op, OpReply, Put, RangeRequest, Relation, Revision, StoreError, Txn,
+    TxnReply,
 };
-use std::sync::Arc;
 
 /// Which branch each transaction of a nest takes, in the order in which they are met.
 struct Path(Vec<bool>);
@@ -108,7 +107,7 @@ impl Mvcc {
             replies.push(match op {
                 Op::Put(put) => {
                     let change = self.put(put, run.revision);
-                    let prev = change.prev.as_deref().filter(|_| put.prev_kv).cloned();
+                    let prev = change.prev.as_ref().filter(|_| put.prev_kv).map(Version::key_value);
                     run.changes.push(change);
                     OpReply::Put { prev }
                 }
@@ -129,15 +128,16 @@ impl Mvcc {
 
     fn delete_span(&mut self, delete: &Delete, run: &mut Run) -> OpReply {
         let span = Span::new(delete.start.clone(), delete.end.clone());
-        let keys: Vec<_> = self.span(&span).map(|kv| kv.key.clone()).collect();
+        let found: Vec<_> = self.span(&span).cloned().collect();
         let before = run.changes.len();
-        run.changes.extend(keys.iter().filter_map(|key| self.delete(key, run.revision)));
+        run.changes.extend(found.iter().filter_map(|kv| self.delete(kv.key(), run.revision)));
         let deleted = &run.changes[before..];
-        let prev = deleted.iter().filter(|_| delete.prev_kv).filter_map(|change| change.prev.as_deref().cloned());
+        let prev =
+            deleted.iter().filter(|_| delete.prev_kv).filter_map(|change| Some(change.prev.as_ref()?.key_value()));
         OpReply::Delete { deleted: deleted.len() as u64, prev: prev.collect() }
     }
 
-    pub(super) fn span<'a>(&'a self, span: &'a Span) -> impl Iterator<Item = &'a Arc<KeyValue>> + 'a {
+    pub(super) fn span<'a>(&'a self, span: &'a Span) -> impl Iterator<Item = &'a Version> + 'a {
         self.live.range::<_, [u8]>(span.bounds()).map(|live| &live.0)
     }
 }
@@ -157,13 +157,13 @@ fn missing_holds(compare: &Compare) -> bool {
     related(compare.relation, order)
 }
 
-fn stands(compare: &Compare, kv: &KeyValue) -> bool {
+fn stands(compare: &Compare, kv: &Version) -> bool {
     let order = match &compare.target {
-        CompareTarget::Version(version) => kv.version.cmp(version),
-        CompareTarget::CreateRevision(revision) => kv.create_revision.cmp(revision),
-        CompareTarget::ModRevision(revision) => kv.mod_revision.cmp(revision),
-        CompareTarget::Value(value) => kv.value.cmp(value),
-        CompareTarget::Lease(lease) => kv.lease.cmp(lease),
+        CompareTarget::Version(version) => kv.version().cmp(version),
+        CompareTarget::CreateRevision(revision) => kv.create_revision().cmp(revision),
+        CompareTarget::ModRevision(revision) => kv.mod_revision().cmp(revision),
+        CompareTarget::Value(value) => kv.value().cmp(value),
+        CompareTarget::Lease(lease) => kv.lease().cmp(lease),
     };
     related(compare.relation, order)
 }

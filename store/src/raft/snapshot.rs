@@ -7,7 +7,6 @@
 //! ```
 
 use super::types::{self, Meta};
-use crate::api::{Op, Put};
 use crate::codec::{self, DecodeError, Reader, put_u64};
 use crate::mvcc::{Base, Builder, Mark, Mvcc};
 use crate::reply;
@@ -182,7 +181,7 @@ fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
             keys += 1;
             result = frames.item(|out| {
                 out.put_u8(KEY);
-                reply::put_key_value(out, kv);
+                reply::put_key_value(out, &kv.key_value());
             });
         }
     });
@@ -191,12 +190,9 @@ fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
         frames.item(|out| {
             out.put_u8(COMMIT);
             out.put_u64_le(commit.hash);
-            put_u64(out, commit.changes.len() as u64);
-            for change in &commit.changes {
-                let key = change.kv.key.clone();
-                let (value, lease) = (change.kv.value.clone(), change.kv.lease);
-                let put = || Op::Put(Put { key: key.clone(), value, lease, ..Put::default() });
-                codec::put_op(out, &if change.deleted { Op::delete(key.clone()) } else { put() });
+            put_u64(out, commit.changes().len() as u64);
+            for change in commit.changes() {
+                codec::put_op(out, &change.op());
             }
         })?;
     }
@@ -256,7 +252,7 @@ impl Loading {
         match (tag, &mut self.builder) {
             (HEAD, None) => self.builder = Some((types::meta(from)?, Builder::new(base(from)?))),
             (KEY, Some((_, builder))) => {
-                builder.key(reply::key_value(from)?);
+                builder.key(&reply::key_value(from)?);
                 self.keys += 1;
             }
             (COMMIT, Some((_, builder))) => {

@@ -1,0 +1,117 @@
+//! The commits that are still remembered, in blocks that are filled in place: taking one more neither copies nor disturbs
+//! who reads a clone, and forgetting gives whole blocks back.
+//!
+//! It knows nothing of revisions but that they follow each other.
+
+use super::Commit;
+use imbl::Vector;
+use std::sync::{Arc, OnceLock};
+
+/// Commits in a block: large enough that the allocator can give its memory back.
+const BLOCK: usize = 4_096;
+
+type Block = Arc<[OnceLock<Commit>]>;
+
+/// The newest commit is `revision`'s; clones share blocks.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    blocks: Vector<Block>,
+    /// Places in front of the first block that are forgotten.
+    skipped: usize,
+    len: usize,
+}
+
+impl History {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn get(&self, at: usize) -> Option<&Commit> {
+        if at >= self.len {
+            return None;
+        }
+        let place = self.skipped + at;
+        self.blocks.get(place / BLOCK)?[place % BLOCK].get()
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Commit> + DoubleEndedIterator {
+        (0..self.len).map(|at| self.get(at).expect("every place up to the length is filled"))
+    }
+
+    pub fn push_back(&mut self, commit: Commit) {
+        let place = self.skipped + self.len;
+        if place / BLOCK == self.blocks.len() {
+            self.blocks.push_back(std::iter::repeat_with(OnceLock::new).take(BLOCK).collect());
+        }
+        self.len += 1;
+        if let Err(commit) = self.blocks[place / BLOCK][place % BLOCK].set(commit) {
+            // A clone went another way from here.
+            let own = self.blocks[place / BLOCK][..place % BLOCK].iter().cloned();
+            let rest = std::iter::repeat_with(OnceLock::new).take(BLOCK - place % BLOCK);
+            let block: Block = own.chain(rest).collect();
+            let _ = block[place % BLOCK].set(commit);
+            self.blocks.set(place / BLOCK, block);
+        }
+    }
+
+    /// Forgets the oldest commit and answers it.
+    pub fn pop_front(&mut self) -> Option<Commit> {
+        let first = self.get(0)?.clone();
+        self.skipped += 1;
+        self.len -= 1;
+        if self.skipped == BLOCK {
+            self.blocks.pop_front();
+            self.skipped = 0;
+        }
+        Some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Revision;
+    use crate::mvcc::{Change, Version};
+
+    fn commit(number: u64) -> Commit {
+        let change = Change { kv: Version::deleted(b"k", Revision(number)), prev: None };
+        Commit::new(vec![change], number)
+    }
+
+    fn numbers(history: &History) -> Vec<u64> {
+        history.iter().map(|commit| commit.hash).collect()
+    }
+
+    #[test]
+    fn it_grows_at_one_end_and_shrinks_at_the_other() {
+        let mut history = History::default();
+        let mut first = 0;
+        for number in 0..3 * BLOCK as u64 {
+            history.push_back(commit(number));
+            if number % 3 == 0 {
+                assert_eq!(history.pop_front().unwrap().hash, first);
+                first += 1;
+            }
+        }
+        assert_eq!(numbers(&history), (first..3 * BLOCK as u64).collect::<Vec<_>>());
+        assert_eq!(history.blocks.len(), 2, "a forgotten block is given back");
+        assert_eq!(history.get(history.len()), None);
+        while history.pop_front().is_some() {}
+        assert_eq!((history.len(), history.blocks.len()), (0, 0));
+    }
+
+    #[test]
+    fn clones_see_what_was_there_and_may_go_their_own_way() {
+        let mut one = History::default();
+        (0..5).for_each(|number| one.push_back(commit(number)));
+        let before = one.clone();
+        one.push_back(commit(5));
+        let mut other = before.clone();
+        other.push_back(commit(50));
+        one.push_back(commit(6));
+        other.push_back(commit(51));
+        assert_eq!(numbers(&before), [0, 1, 2, 3, 4]);
+        assert_eq!(numbers(&one), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(numbers(&other), [0, 1, 2, 3, 4, 50, 51]);
+    }
+}
