@@ -137,6 +137,10 @@ pub struct UpArgs {
     /// Run the control plane only: no node agent, no proxy, no guard
     #[arg(long)]
     pub no_node: bool,
+    /// Keep the objects in stores that run elsewhere, of Gantry or etcd, as state=HOST:PORT,leases=HOST:PORT,events=HOST:PORT
+    /// [default: in this process, below the data directory]
+    #[arg(long, value_name = "ENDPOINTS")]
+    pub store_endpoints: Option<String>,
     #[command(flatten)]
     pub node: NodeArgs,
     #[command(flatten)]

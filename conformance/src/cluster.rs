@@ -2,7 +2,7 @@
 //! nothing behind. It decides how the test handles processes; it never signals one that it did not start.
 
 use crate::wait::wait_for;
-use crate::{Kubectl, tools};
+use crate::{External, Kind, Kubectl, tools};
 use anyhow::Context;
 use std::fs::File;
 use std::io::Write;
@@ -18,11 +18,17 @@ pub struct ClusterOptions {
     pub node_name: String,
     /// Further flags of `gantry up`.
     pub flags: Vec<String>,
+    pub store: Kind,
 }
 
 impl Default for ClusterOptions {
     fn default() -> Self {
-        Self { node_ip: crate::namespace::NODE_IP.to_owned(), node_name: "machine-0".to_owned(), flags: Vec::new() }
+        Self {
+            node_ip: crate::namespace::NODE_IP.to_owned(),
+            node_name: "machine-0".to_owned(),
+            flags: Vec::new(),
+            store: Kind::Embedded,
+        }
     }
 }
 
@@ -32,6 +38,8 @@ pub struct Cluster {
     options: ClusterOptions,
     up: Mutex<Option<Child>>,
     pub kubectl: Kubectl,
+    /// The stores, if they are other processes.
+    pub external: Option<External>,
 }
 
 impl Cluster {
@@ -39,8 +47,19 @@ impl Cluster {
     pub fn start(options: ClusterOptions) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("gantry-e2e-").tempdir().context("a folder for the cluster")?;
         let kubectl = Kubectl::new(&folder.path().join("data/kubeconfig"), folder.path())?;
-        let cluster = Self { folder, options, up: Mutex::new(None), kubectl };
+        let mut cluster = Self { folder, options, up: Mutex::new(None), kubectl, external: None };
         tools::build_images(&cluster.data_dir())?;
+        if cluster.options.store != Kind::Embedded {
+            let ip = cluster.options.node_ip.clone();
+            tools::run(
+                cluster
+                    .gantry(&["pki", "init", "--node-ip", &ip, "--node-name", cluster.node_name()])?
+                    .stdin(Stdio::null()),
+            )?;
+            let pki = cluster.data_dir().join("pki");
+            cluster.external =
+                Some(External::start(cluster.options.store, &ip, &pki, &cluster.folder.path().join("stores"))?);
+        }
         cluster.spawn()?;
         cluster.wait_ready(Duration::from_secs(60))?;
         Ok(cluster)
@@ -80,6 +99,9 @@ impl Cluster {
         let mut command = self.gantry(&["up"])?;
         command.args(["--node-ip", &self.options.node_ip, "--node-name", &self.options.node_name]);
         command.args(["--cgroup-root", &self.cgroup_root(), "--dns-upstream", "none"]).args(&self.options.flags);
+        if let Some(external) = &self.external {
+            command.args(["--store-endpoints", &external.endpoints()]);
+        }
         command.stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().context("gantry up did not start")?;
         *self.up.lock().expect("no holder of the lock panics") = Some(child);

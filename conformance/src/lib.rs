@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod etcdctl;
+pub mod external;
 pub mod fleet;
 pub mod kubectl;
 pub mod machine;
@@ -14,6 +15,7 @@ pub mod wait;
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use etcdctl::Etcdctl;
+pub use external::{External, Kind};
 pub use fleet::{Fleet, Side};
 pub use kubectl::Kubectl;
 pub use machine::Machine;

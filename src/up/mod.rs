@@ -135,7 +135,10 @@ async fn end(plan: &Plan, components: Components, groups: Vec<Group>) -> anyhow:
 /// The stores and the API server on them, answering.
 async fn control_plane(plan: &Plan, keys: &Pki, cancel: CancellationToken) -> anyhow::Result<(Api, Vec<Group>)> {
     Phase::Store.announce(&plan.data);
-    let (stores, groups) = stores::open(&plan.data).await?;
+    let (stores, groups) = match &plan.args.store_endpoints {
+        Some(endpoints) => (stores::remote(endpoints, keys)?, Vec::new()),
+        None => stores::open(&plan.data).await?,
+    };
     Phase::Api.announce(&plan.data);
     let api = api::Plan {
         listen: SocketAddr::new(plan.args.bind, plan.args.api_port),

@@ -111,7 +111,10 @@ pub fn an_emptied_store_kills_nothing(cluster: &Cluster) -> anyhow::Result<()> {
     if cluster.pid().is_ok() {
         cluster.kill()?;
     }
-    std::fs::remove_dir_all(cluster.data_dir().join("store")).context("emptying the store")?;
+    match &cluster.external {
+        Some(stores) => stores.empty()?,
+        None => std::fs::remove_dir_all(cluster.data_dir().join("store")).context("emptying the store")?,
+    }
     cluster.spawn()?;
     wait_for("the new, empty cluster to answer", Duration::from_secs(60), || {
         let pods = cluster.kubectl.ok(&["get", "pods", "-A", "-o", "name"])?;
