@@ -287,6 +287,10 @@ pub struct StoreArgs {
     /// This member was added to a group that exists (`etcdctl member add`): it waits to be told instead of beginning one
     #[arg(long)]
     pub join: bool,
+    /// The live keys and the history together may have this many bytes; then puts are refused until room was made.
+    /// 0: no quota [default: 8 GiB, leases 2 GiB, events 4 GiB]
+    #[arg(long, value_name = "BYTES")]
+    pub quota_bytes: Option<u64>,
     /// Where peers and API servers reach this member
     #[arg(long, default_value = "127.0.0.1:2380", value_name = "HOST:PORT")]
     pub listen: std::net::SocketAddr,

@@ -132,7 +132,8 @@ pub fn store_failure(error: StoreError) -> Status {
             Status::expired("The resourceVersion for the provided list is too old.".to_owned())
         }
         StoreError::Future { .. } => Status::timeout(&format!("Too large resource version: {error}"), 1),
-        StoreError::Invalid(_)
+        StoreError::NoSpace
+        | StoreError::Invalid(_)
         | StoreError::Corrupt(_)
         | StoreError::TooManyOps { .. }
         | StoreError::DuplicateKey(_)

@@ -17,17 +17,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The groups, the pause in which writes of each gather for one fdatasync, and how long what is not written again lives.
-const GROUPS: [(&str, Duration, Option<Duration>); 3] = [
-    ("state", Duration::ZERO, None),
-    ("leases", Duration::from_millis(10), None),
-    ("events", Duration::from_millis(50), Some(Duration::from_secs(3600))),
+/// What a group is like besides what it holds.
+struct Kind {
+    name: &'static str,
+    /// The pause in which writes gather for one fdatasync.
+    linger: Duration,
+    /// How long what is not written again lives.
+    ttl: Option<Duration>,
+    quota_bytes: u64,
+}
+
+const GROUPS: [Kind; 3] = [
+    Kind { name: "state", linger: Duration::ZERO, ttl: None, quota_bytes: 8 << 30 },
+    Kind { name: "leases", linger: Duration::from_millis(10), ttl: None, quota_bytes: 2 << 30 },
+    Kind {
+        name: "events",
+        linger: Duration::from_millis(50),
+        ttl: Some(Duration::from_secs(3600)),
+        quota_bytes: 4 << 30,
+    },
 ];
 
 /// Three single members in this process. The groups are for an orderly end.
 pub async fn open(data: &DataDir) -> anyhow::Result<(Stores, Vec<Group>)> {
     let open = |index: usize| {
-        let (name, _, _) = GROUPS[index];
+        let name = GROUPS[index].name;
         let config = config(name, &data.store(name));
         async move { Group::open(config?).await.with_context(|| format!("opening the store group {name}")) }
     };
@@ -37,10 +51,11 @@ pub async fn open(data: &DataDir) -> anyhow::Result<(Stores, Vec<Group>)> {
 }
 
 fn config(name: &str, dir: &Path) -> anyhow::Result<GroupConfig> {
-    let known = GROUPS.iter().find(|(group, _, _)| *group == name);
-    let (_, linger, ttl) = known.ok_or_else(|| Problem::new(format!("--group {name}: state, leases or events")))?;
+    let known = GROUPS.iter().find(|kind| kind.name == name);
+    let kind = known.ok_or_else(|| Problem::new(format!("--group {name}: state, leases or events")))?;
     make_dir(dir, 0o700)?;
-    Ok(GroupConfig { linger: *linger, ttl: *ttl, ..GroupConfig::single(name, dir) })
+    let Kind { linger, ttl, quota_bytes, .. } = *kind;
+    Ok(GroupConfig { linger, ttl, quota_bytes, ..GroupConfig::single(name, dir) })
 }
 
 /// Stores that run elsewhere, as `state=HOST:PORT,HOST:PORT,leases=…,events=…`.
@@ -84,6 +99,7 @@ pub async fn run(args: StoreArgs) -> anyhow::Result<()> {
     config.member = args.member_id;
     config.members = members;
     config.join = args.join;
+    config.quota_bytes = args.quota_bytes.unwrap_or(config.quota_bytes);
     config.tls = Some(tls);
     config.listener =
         Some(std::net::TcpListener::bind(args.listen).with_context(|| format!("listening on {}", args.listen))?);

@@ -364,6 +364,9 @@ pub enum StoreError {
     /// The outcome of the write is not known. The caller reads before it retries.
     #[error("the outcome of the write is unknown: {0}")]
     Unknown(String),
+    /// The store has reached its quota: nothing may be put until something was deleted and compacted. A person acts.
+    #[error("the store has reached its size quota: delete keys, or raise the quota")]
+    NoSpace,
     /// The watcher fell too far behind and was cut off. It starts again from its last revision + 1.
     #[error("the watcher fell behind and was cut off")]
     Slow,

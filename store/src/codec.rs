@@ -4,7 +4,7 @@
 use crate::api::{
     Compare, CompareTarget, Delete, LeaseId, Only, Op, Put, RangeRequest, Relation, Revision, SortBy, Txn,
 };
-use crate::mvcc::{Command, Compact, Entry};
+use crate::mvcc::{Alarm, AlarmKind, Command, Compact, Entry};
 use bytes::{Buf, BufMut, Bytes};
 
 /// Bytes that are not what this version writes.
@@ -95,6 +95,7 @@ const COMMAND_TXN: u8 = 1;
 const COMMAND_COMPACT: u8 = 2;
 const COMMAND_GRANT: u8 = 3;
 const COMMAND_REVOKE: u8 = 4;
+const COMMAND_ALARM: u8 = 5;
 /// Transactions in transactions in …; `limits` allows fewer.
 pub const MAX_NESTING: usize = 128;
 
@@ -125,6 +126,10 @@ pub fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
                 out.put_u8(COMMAND_REVOKE);
                 put_lease(out, *id);
             }
+            Command::Alarm { alarm, raise } => {
+                out.put_slice(&[COMMAND_ALARM, u8::from(*raise)]);
+                put_alarm(out, *alarm);
+            }
         }
     }
 }
@@ -138,6 +143,7 @@ pub fn entry(from: &mut Reader) -> Result<Entry, DecodeError> {
             COMMAND_COMPACT => Command::Compact(compact(from)?),
             COMMAND_GRANT => Command::Grant { id: lease(from)?, ttl_s: from.u64()?.cast_signed() },
             COMMAND_REVOKE => Command::Revoke { id: lease(from)? },
+            COMMAND_ALARM => Command::Alarm { raise: from.u8()? != 0, alarm: alarm(from)? },
             tag => return Err(DecodeError::Tag { what: "command", tag }),
         });
     }
@@ -150,6 +156,17 @@ pub fn put_lease(out: &mut Vec<u8>, id: LeaseId) {
 
 pub fn lease(from: &mut Reader) -> Result<LeaseId, DecodeError> {
     Ok(LeaseId(from.u64()?.cast_signed()))
+}
+
+pub fn put_alarm(out: &mut Vec<u8>, alarm: Alarm) {
+    out.put_u8(alarm.kind as u8);
+    put_u64(out, alarm.member);
+}
+
+pub fn alarm(from: &mut Reader) -> Result<Alarm, DecodeError> {
+    let tag = from.u8()?;
+    let kind = AlarmKind::from_u8(tag).ok_or(DecodeError::Tag { what: "alarm", tag })?;
+    Ok(Alarm { kind, member: from.u64()? })
 }
 
 fn compact(from: &mut Reader) -> Result<Compact, DecodeError> {
@@ -408,7 +425,9 @@ mod tests {
         };
         let compact = Compact { revision: Revision(300), check: Some((Revision(299), u64::MAX)) };
         let grant = Command::Grant { id: LeaseId(7), ttl_s: 60 };
-        let commands = vec![Command::Txn(txn), Command::Compact(compact), grant, Command::Revoke { id: LeaseId(7) }];
+        let alarm = Command::Alarm { alarm: Alarm { kind: AlarmKind::NoSpace, member: 3 }, raise: true };
+        let revoke = Command::Revoke { id: LeaseId(7) };
+        let commands = vec![Command::Txn(txn), Command::Compact(compact), grant, revoke, alarm];
         Entry { time_ms: 128, commands }
     }
 

@@ -22,6 +22,28 @@ pub fn size(txn: &Txn) -> usize {
     compares + ops.sum::<usize>()
 }
 
+/// Whether a transaction puts a key, in whichever branch.
+pub fn puts(txn: &Txn) -> bool {
+    txn.success.iter().chain(&txn.failure).any(|op| match op {
+        Op::Put(_) => true,
+        Op::Delete(_) | Op::Range(_) => false,
+        Op::Txn(nested) => puts(nested),
+    })
+}
+
+/// By how much a transaction may make the store larger: the keys and values of its larger branch.
+pub fn growth(txn: &Txn) -> usize {
+    let branch = |ops: &[Op]| -> usize {
+        let op = |op: &Op| match op {
+            Op::Put(put) => put.key.len() + put.value.len(),
+            Op::Delete(_) | Op::Range(_) => 0,
+            Op::Txn(nested) => growth(nested),
+        };
+        ops.iter().map(op).sum()
+    };
+    branch(&txn.success).max(branch(&txn.failure))
+}
+
 /// Refuses what `apply` would have to refuse on every member, so that a bad request never reaches the log.
 pub fn check(txn: &Txn) -> Result<(), StoreError> {
     check_counts(txn, MAX_OPERATIONS)?;

@@ -144,6 +144,7 @@ pub fn put_error(out: &mut Vec<u8>, error: &StoreError) {
             out.put_u8(what as u8);
         }
         StoreError::Slow => out.put_u8(7),
+        StoreError::NoSpace => out.put_u8(14),
         StoreError::TooManyOps { limit } => pair(9, *limit as u64, 0),
         StoreError::NoLease(id) => pair(10, id.0.cast_unsigned(), 0),
         StoreError::LeaseExists(id) => pair(11, id.0.cast_unsigned(), 0),
@@ -191,6 +192,7 @@ pub fn error(from: &mut Reader) -> Result<StoreError, DecodeError> {
         11 => StoreError::LeaseExists(LeaseId(single(from)?.cast_signed())),
         12 => StoreError::DuplicateKey(from.bytes()?),
         13 => StoreError::NoKey(from.bytes()?),
+        14 => StoreError::NoSpace,
         tag => return Err(DecodeError::Tag { what: "error", tag }),
     })
 }
@@ -210,6 +212,7 @@ mod tests {
             StoreError::Unavailable("u".into()),
             StoreError::Unknown("k".into()),
             StoreError::Slow,
+            StoreError::NoSpace,
             StoreError::Corrupt("c".into()),
             StoreError::TooManyOps { limit: 128 },
             StoreError::NoLease(LeaseId(-7)),

@@ -215,7 +215,16 @@ fn compare(compare: etcd::Compare) -> Result<Compare, Status> {
         Ok(CompareResult::Less) => Relation::Less,
         Err(_) => return Err(Status::invalid_argument("etcdserver: unknown comparison")),
     };
+    let (start, end) = (keyed(&compare.key)?, own(&compare.range_end));
     let union = compare.target_union;
+    if is_negative(union.as_ref()) {
+        // Every stored number is greater.
+        let (relation, number) = match relation {
+            Relation::Equal | Relation::Less => (Relation::Less, 0),
+            Relation::NotEqual | Relation::Greater => (Relation::NotEqual, u64::MAX),
+        };
+        return Ok(Compare { start, end, relation, target: CompareTarget::Version(number) });
+    }
     let target = match Target::try_from(compare.target) {
         Ok(Target::Version) => CompareTarget::Version(match union {
             Some(TargetUnion::Version(version)) => unsigned(version),
@@ -239,7 +248,16 @@ fn compare(compare: etcd::Compare) -> Result<Compare, Status> {
         }),
         Err(_) => return Err(Status::invalid_argument("etcdserver: unknown comparison target")),
     };
-    Ok(Compare { start: keyed(&compare.key)?, end: own(&compare.range_end), relation, target })
+    Ok(Compare { start, end, relation, target })
+}
+
+fn is_negative(union: Option<&TargetUnion>) -> bool {
+    match union {
+        Some(TargetUnion::Version(number) | TargetUnion::CreateRevision(number) | TargetUnion::ModRevision(number)) => {
+            *number < 0
+        }
+        Some(TargetUnion::Value(_) | TargetUnion::Lease(_)) | None => false,
+    }
 }
 
 fn put_op(op: Op) -> etcd::RequestOp {
@@ -334,6 +352,11 @@ pub fn put_watch(request: WatchRequest) -> etcd::WatchCreateRequest {
 pub fn watch(request: &etcd::WatchCreateRequest) -> WatchRequest {
     let (start, end) = (first_key(request.key.clone()), request.range_end.clone());
     WatchRequest { start, end, from: revision(request.start_revision), prev_kv: request.prev_kv }
+}
+
+/// Whether no key can be in a watch's range.
+pub fn is_empty_range(request: &etcd::WatchCreateRequest) -> bool {
+    !matches!(request.range_end[..], [] | [0]) && first_key(request.key.clone()) >= request.range_end
 }
 
 pub fn put_event(event: Event) -> etcd::Event {

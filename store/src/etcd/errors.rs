@@ -35,6 +35,7 @@ const LEASE_NOT_FOUND: (Code, &str) = (Code::NotFound, "etcdserver: requested le
 const LEASE_EXISTS: (Code, &str) = (Code::FailedPrecondition, "etcdserver: lease already exists");
 const NO_LEADER: (Code, &str) = (Code::Unavailable, "etcdserver: no leader");
 const TIMEOUT: (Code, &str) = (Code::Unavailable, "etcdserver: request timed out");
+const NO_SPACE: (Code, &str) = (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded");
 const CORRUPT: (Code, &str) = (Code::DataLoss, "etcdserver: corrupt cluster");
 
 pub fn plain((code, text): (Code, &str)) -> Status {
@@ -54,6 +55,7 @@ pub fn status(error: StoreError) -> Status {
         StoreError::Unavailable(_) => NO_LEADER,
         StoreError::Unknown(_) => TIMEOUT,
         StoreError::Corrupt(_) => CORRUPT,
+        StoreError::NoSpace => NO_SPACE,
         StoreError::Invalid(text) => (Code::InvalidArgument, &text[..]),
         StoreError::Slow => (Code::ResourceExhausted, "etcdserver: too many requests"),
     };
@@ -79,6 +81,7 @@ pub fn known(status: &Status) -> Option<StoreError> {
         TOO_MANY_OPS => StoreError::TooManyOps { limit: crate::limits::MAX_OPERATIONS },
         DUPLICATE_KEY => StoreError::DuplicateKey(Bytes::new()),
         NO_LEADER => StoreError::Unavailable(NO_LEADER.1.to_owned()),
+        NO_SPACE => StoreError::NoSpace,
         CORRUPT => StoreError::Corrupt(CORRUPT.1.to_owned()),
         _ => return None,
     })
@@ -107,6 +110,7 @@ mod tests {
         let rows = [
             (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", "Compacted"),
             (Code::InvalidArgument, "etcdserver: request is too large", "TooLarge"),
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "NoSpace"),
             (Code::Unavailable, "etcdserver: no leader", "Unavailable"),
         ];
         for (code, text, name) in rows {

@@ -4,6 +4,8 @@ use super::Face;
 use super::cluster::change_status;
 use super::errors::status;
 use crate::api::{Revision, StoreError};
+use crate::mvcc::{Alarm, AlarmKind, Command};
+use crate::proto::etcd::alarm_request::AlarmAction;
 use crate::proto::etcd::{self, maintenance_server::Maintenance};
 use crate::raft::snapshot::SnapshotFile;
 use crate::raft::types::Meta;
@@ -30,26 +32,63 @@ fn short(hash: u64) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }
 
+fn put_alarm(alarm: Alarm) -> etcd::AlarmMember {
+    etcd::AlarmMember { member_id: alarm.member, alarm: i32::from(alarm.kind as u8) }
+}
+
+/// As etcd's status has it, the blank at the end included.
+fn alarm_text(alarm: Alarm) -> String {
+    format!("memberID:{} alarm:{} ", alarm.member, alarm.kind.name())
+}
+
 #[tonic::async_trait]
 impl Maintenance for Face {
-    async fn alarm(&self, _: Request<etcd::AlarmRequest>) -> Answer<etcd::AlarmResponse> {
-        Ok(Response::new(etcd::AlarmResponse { header: self.header_now(), alarms: vec![] }))
+    /// What it answers is etcd's rule: those asked for, or the one that was raised or cleared.
+    async fn alarm(&self, request: Request<etcd::AlarmRequest>) -> Answer<etcd::AlarmResponse> {
+        let request = request.into_inner();
+        let kind = u8::try_from(request.alarm).ok().and_then(AlarmKind::from_u8);
+        let raise = match AlarmAction::try_from(request.action) {
+            Ok(AlarmAction::Activate) => true,
+            Ok(AlarmAction::Deactivate) => false,
+            Ok(AlarmAction::Get) | Err(_) => {
+                self.store.read_index().await.map_err(status)?;
+                let view = self.handle.hub.view();
+                let wanted = view.alarms().filter(|alarm| kind.is_none_or(|kind| kind == alarm.kind));
+                let alarms = wanted.map(put_alarm).collect();
+                return Ok(Response::new(etcd::AlarmResponse { header: self.header_now(), alarms }));
+            }
+        };
+        let mut alarms = Vec::new();
+        if let Some(kind) = kind {
+            let alarm = Alarm { kind, member: request.member_id };
+            if raise || self.handle.hub.view().alarms().any(|raised| raised == alarm) {
+                self.store.command(Command::Alarm { alarm, raise }).await.map_err(status)?;
+                alarms.push(put_alarm(alarm));
+            }
+        }
+        Ok(Response::new(etcd::AlarmResponse { header: self.header_now(), alarms }))
     }
 
     async fn status(&self, _: Request<etcd::StatusRequest>) -> Answer<etcd::StatusResponse> {
         let metrics = self.handle.metrics();
         let (index, bytes) = self.handle.snapshots.current().unwrap_or_default();
+        let view = self.handle.hub.view();
+        let mut errors: Vec<_> = view.alarms().map(alarm_text).collect();
+        if metrics.current_leader.is_none() {
+            errors.push("etcdserver: no leader".to_owned());
+        }
         let size = (bytes + self.handle.wal_bytes_after(index)).cast_signed();
         Ok(Response::new(etcd::StatusResponse {
             header: self.header_now(),
             version: VERSION.to_owned(),
             db_size: size,
-            db_size_in_use: size,
+            db_size_in_use: view.stored_bytes().cast_signed(),
+            db_size_quota: self.handle.quota_bytes.cast_signed(),
             leader: metrics.current_leader.unwrap_or(0),
             raft_index: metrics.last_log_index.unwrap_or(0),
             raft_term: metrics.current_term,
             raft_applied_index: metrics.last_applied.map_or(0, |id| id.index),
-            errors: vec![],
+            errors,
             is_learner: !self.handle.voters().contains(&self.handle.member),
         }))
     }

@@ -9,6 +9,8 @@ mod kv;
 mod lease;
 mod maintenance;
 mod remote;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use crate::api::Revision;

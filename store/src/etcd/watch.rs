@@ -130,6 +130,9 @@ impl Session {
     }
 
     async fn create(&mut self, create: WatchCreateRequest) -> Result<(), Gone> {
+        if convert::is_empty_range(&create) {
+            return self.refuse(ALL, "mvcc: watcher range is empty".to_owned(), 0).await;
+        }
         let taken = self.watches.contains_key(&create.watch_id);
         let id = match create.watch_id {
             0 => {

@@ -8,6 +8,7 @@ mod lessor;
 mod member_tests;
 mod members;
 mod propose;
+mod quota;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries meanwhile.
 const RETRY: Duration = Duration::from_millis(50);
 
+/// Enough for 300,000 pods and their history.
+const DEFAULT_QUOTA_BYTES: u64 = 8 << 30;
+
 /// Everything a member needs to know to open.
 pub struct GroupConfig {
     /// `state`, `leases` or `events`. Members of different groups refuse each other.
@@ -65,6 +69,8 @@ pub struct GroupConfig {
     /// Keys not written for this long are deleted, each in a revision of its own.
     pub ttl: Option<Duration>,
     pub retention: Retention,
+    /// The live keys and the history together may have this many bytes; 0 = as many as there is room for.
+    pub quota_bytes: u64,
     /// Entries that stay in the log after a snapshot, for members that are only a little behind.
     pub log_keep: u64,
     pub tls: Option<StoreTls>,
@@ -84,6 +90,7 @@ impl GroupConfig {
             linger: Duration::ZERO,
             ttl: None,
             retention: Retention::default(),
+            quota_bytes: DEFAULT_QUOTA_BYTES,
             log_keep: 1_000,
             tls: None,
             listener: None,
@@ -125,6 +132,8 @@ pub struct GroupStats {
     /// The oldest readable revision.
     pub oldest: Revision,
     pub keys: usize,
+    /// Keys and values of the live keys.
+    pub live_bytes: u64,
     /// Memory that only history holds.
     pub superseded_bytes: u64,
     /// The log that a restart would have to apply again.
@@ -141,6 +150,7 @@ pub struct Handle {
     pub snapshots: Snapshots,
     pub cluster: u64,
     pub member: u64,
+    pub quota_bytes: u64,
     wal: Wal,
     clock: Arc<StoreClock>,
     lessor: Arc<Lessor>,
@@ -259,6 +269,7 @@ impl Group {
             revision: view.revision(),
             oldest: view.oldest(),
             keys: view.keys(),
+            live_bytes: view.live_bytes(),
             superseded_bytes: view.superseded_bytes(),
             log_bytes: self.handle.wal.bytes_after(self.handle.snapshots.current().unwrap_or_default().0),
             leader: self.is_leader(),
@@ -344,6 +355,7 @@ async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
         snapshots,
         cluster,
         member: config.member,
+        quota_bytes: config.quota_bytes,
         wal,
         clock,
         lessor,

@@ -1,7 +1,7 @@
 //! Writes: whatever waits is put into one log entry, entries follow each other without waiting, and a follower passes
 //! them on to the leader. A write whose fate is not certain is reported as unknown, never repeated.
 
-use super::{Handle, PATIENCE, RETRY};
+use super::{Handle, PATIENCE, RETRY, quota};
 use crate::api::StoreError;
 use crate::codec;
 use crate::limits;
@@ -41,14 +41,15 @@ struct Request {
 #[derive(Clone)]
 pub struct Proposer {
     requests: mpsc::Sender<Request>,
+    handle: Handle,
     cancel: CancellationToken,
 }
 
 impl Proposer {
     pub fn start(handle: Handle, cancel: CancellationToken) -> Self {
         let (requests, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(run(handle, receiver, cancel.clone()));
-        Self { requests, cancel }
+        tokio::spawn(run(handle.clone(), receiver, cancel.clone()));
+        Self { requests, handle, cancel }
     }
 
     pub fn stop(&self) {
@@ -57,6 +58,10 @@ impl Proposer {
 
     /// Carries out commands, next to whatever others wait. One reply each, in order.
     pub async fn propose(&self, commands: Vec<Command>) -> Outcome {
+        let (commands, refusals) = self.handle.sift(commands);
+        if commands.is_empty() {
+            return Ok(refusals.merge(Vec::new()));
+        }
         let bytes = commands.iter().map(size).sum();
         let (reply, outcome) = oneshot::channel();
         let stopped = || StoreError::Unavailable("the store is stopping".into());
@@ -65,14 +70,16 @@ impl Proposer {
             return Err(stopped());
         }
         self.requests.send(Request { commands, bytes, reply }).await.map_err(|_| stopped())?;
-        outcome.await.map_err(|_| StoreError::Unknown("the store stopped before it answered".into()))?
+        let replies =
+            outcome.await.map_err(|_| StoreError::Unknown("the store stopped before it answered".into()))??;
+        Ok(refusals.merge(replies))
     }
 }
 
 fn size(command: &Command) -> usize {
     match command {
         Command::Txn(txn) => limits::size(txn),
-        Command::Compact(_) | Command::Grant { .. } | Command::Revoke { .. } => 32,
+        Command::Compact(_) | Command::Grant { .. } | Command::Revoke { .. } | Command::Alarm { .. } => 32,
     }
 }
 
@@ -167,6 +174,15 @@ impl Handle {
     }
 
     async fn submit_entry(&self, entry: Arc<Entry>) -> Submitted {
+        if self.raft.is_leader()
+            && let Some(alarm) = quota::raise(&self.hub.view(), self.quota_bytes, self.member, &entry.commands)
+        {
+            // Before the entry in the log, so that every member refuses what is too much.
+            let alarm = Arc::new(Entry { time_ms: entry.time_ms, commands: vec![alarm] });
+            if let Err(error) = self.raft.client_write_ff(Proposal(alarm), None).await {
+                tracing::debug!(%error, "Raft takes no alarm");
+            }
+        }
         let (responder, pending) = ProgressResponder::complete_only();
         let sent = self.raft.client_write_ff(Proposal(entry.clone()), Some(responder)).await;
         Submitted { entry, pending: sent.map(|()| pending) }
@@ -188,8 +204,12 @@ impl Handle {
 
     /// Carries out commands if this member leads. Used for what a follower passes on.
     pub async fn propose_here(&self, commands: Vec<Command>) -> Result<Vec<Reply>, ProposeError> {
+        let (commands, refusals) = self.sift(commands);
+        if commands.is_empty() {
+            return Ok(refusals.merge(Vec::new()));
+        }
         let submitted = self.submit(commands).await;
-        self.settle(submitted).await
+        self.settle(submitted).await.map(|replies| refusals.merge(replies))
     }
 
     /// Sees an entry through: here if this member leads, otherwise with whoever does, until patience ends.

@@ -1,8 +1,8 @@
 //! What a member does unasked, every few seconds: the leader proposes compactions and expiries that pure decisions call
 //! for, and every member writes a snapshot when its log has grown.
 
-use super::Handle;
 use super::propose::Proposer;
+use super::{Handle, quota};
 use crate::mvcc::{Command, Compact, Retention, compaction, expired};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -59,6 +59,7 @@ pub async fn run(
         }
         if let Some(now_ms) = handle.leader_time() {
             compact(&handle, &proposer, now_ms, &retention, &mut small_rounds).await;
+            clear_alarms(&handle, &proposer).await;
             if let Some(ttl) = ttl.filter(|_| round.is_multiple_of(EXPIRE_ROUNDS)) {
                 expire(&handle, &proposer, now_ms, ttl).await;
             }
@@ -88,6 +89,15 @@ async fn compact(handle: &Handle, proposer: &Proposer, now_ms: u64, retention: &
         if few {
             return;
         }
+    }
+}
+
+async fn clear_alarms(handle: &Handle, proposer: &Proposer) {
+    let clear = quota::clear(&handle.hub.view(), handle.quota_bytes);
+    if !clear.is_empty()
+        && let Err(error) = proposer.propose(clear).await
+    {
+        tracing::warn!(%error, "the alarm that there is no space was not cleared");
     }
 }
 

@@ -7,6 +7,11 @@ use super::{MARK_EVERY_MS, MARK_KEPT_MS, chain};
 use crate::api::{LeaseId, Put, Revision, StoreError};
 use crate::limits;
 
+/// What a live key counts for.
+pub(super) fn size(version: &Version) -> u64 {
+    (version.key().len() + version.value().len()) as u64
+}
+
 /// Applies `entry`. An error means that this member must stop.
 pub fn apply(mvcc: &mut Mvcc, entry: &Entry) -> Result<Applied, Diverged> {
     let before = mvcc.revision;
@@ -15,13 +20,19 @@ pub fn apply(mvcc: &mut Mvcc, entry: &Entry) -> Result<Applied, Diverged> {
     for command in &entry.commands {
         replies.push(match command {
             Command::Txn(txn) => {
-                limits::check(txn).and_then(|()| mvcc.transact(txn)).map_or_else(Reply::Refused, Reply::Txn)
+                let allowed = limits::check(txn).and_then(|()| mvcc.check_alarms(command));
+                allowed.and_then(|()| mvcc.transact(txn)).map_or_else(Reply::Refused, Reply::Txn)
             }
             Command::Compact(compact) => mvcc.compact(compact)?,
             Command::Grant { id, ttl_s } => {
-                mvcc.grant(*id, *ttl_s).map_or_else(Reply::Refused, |()| Reply::Done(mvcc.revision()))
+                let granted = mvcc.check_alarms(command).and_then(|()| mvcc.grant(*id, *ttl_s));
+                granted.map_or_else(Reply::Refused, |()| Reply::Done(mvcc.revision()))
             }
             Command::Revoke { id } => mvcc.revoke(*id).map_or_else(Reply::Refused, |()| Reply::Done(mvcc.revision())),
+            Command::Alarm { alarm, raise } => {
+                mvcc.set_alarm(*alarm, *raise);
+                Reply::Done(mvcc.revision())
+            }
         });
     }
     if mvcc.revision > before {
@@ -41,12 +52,15 @@ impl Mvcc {
         self.attach(&put.key, before, lease);
         let numbers = Numbers { create_revision, mod_revision: revision, version, lease };
         let kv = Version::new(numbers, &put.key, value);
+        self.live_bytes += size(&kv);
+        self.live_bytes -= prev.as_ref().map_or(0, size);
         self.live.insert(Live(kv.clone()));
         self.remember(Change { kv, prev })
     }
 
     pub(super) fn delete(&mut self, key: &[u8], revision: Revision) -> Option<Change> {
         let Live(prev) = self.live.remove(key)?;
+        self.live_bytes -= size(&prev);
         self.attach(key, prev.lease(), LeaseId::NONE);
         Some(self.remember(Change { kv: Version::deleted(key, revision), prev: Some(prev) }))
     }

@@ -1,7 +1,7 @@
 //! The hash chain: a fingerprint of everything applied, to notice members that came apart. It is no defence against
 //! forgery.
 
-use super::Change;
+use super::{Alarm, Change};
 use crate::api::LeaseId;
 
 /// The chain's next value after one revision's changes.
@@ -28,6 +28,11 @@ pub fn compacted(hash: u64, revision: u64) -> u64 {
 /// The chain's next value after a lease was granted, or revoked (`ttl_s` 0).
 pub fn leased(hash: u64, id: LeaseId, ttl_s: i64) -> u64 {
     mix(mix(hash ^ id.0.cast_unsigned()) ^ ttl_s.cast_unsigned().rotate_left(29))
+}
+
+/// The chain's next value after an alarm was raised, or cleared.
+pub fn alarmed(hash: u64, alarm: Alarm, raise: bool) -> u64 {
+    mix(mix(hash ^ alarm.member.rotate_left(11)) ^ (alarm.kind as u64) << 1 ^ u64::from(raise))
 }
 
 /// The finaliser of splitmix64.

@@ -3,6 +3,7 @@
 //! Pure: no clock, no I/O, no randomness. Every member that applies the same entries holds the same state and the same
 //! hash. Cloning is cheap (persistent trees), so a reader keeps a clone and never sees a change.
 
+mod alarm;
 mod apply;
 mod chain;
 mod history;
@@ -21,6 +22,7 @@ use imbl::{OrdMap, OrdSet, Vector};
 use std::borrow::Borrow;
 use std::sync::Arc;
 
+pub use alarm::{Alarm, AlarmKind};
 pub use apply::apply;
 pub use lease::Lease;
 pub use read::Span;
@@ -47,6 +49,11 @@ pub enum Command {
     /// Deletes the lease's keys, too.
     Revoke {
         id: LeaseId,
+    },
+    /// Raises an alarm, or clears it.
+    Alarm {
+        alarm: Alarm,
+        raise: bool,
     },
 }
 
@@ -243,6 +250,9 @@ pub struct Mvcc {
     history: History,
     leases: OrdMap<LeaseId, Lease>,
     superseded_bytes: u64,
+    /// Keys and values of the live keys.
+    live_bytes: u64,
+    alarms: OrdSet<Alarm>,
     hash: u64,
     time_ms: u64,
     /// Sparse, at most one a second, newest last.
@@ -260,6 +270,8 @@ impl Default for Mvcc {
             history: History::default(),
             leases: OrdMap::new(),
             superseded_bytes: 0,
+            live_bytes: 0,
+            alarms: OrdSet::new(),
             hash: 0,
             time_ms: 0,
             marks: Vector::new(),
@@ -300,6 +312,16 @@ impl Mvcc {
         self.superseded_bytes
     }
 
+    /// Keys and values of the live keys.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    /// What a quota counts: the live keys and the history, the same on every member.
+    pub fn stored_bytes(&self) -> u64 {
+        self.live_bytes + self.superseded_bytes
+    }
+
     /// The commit of one retained revision.
     pub fn commit(&self, revision: u64) -> Option<&Commit> {
         self.history.get(usize::try_from(revision.checked_sub(self.first_commit())?).ok()?)
@@ -330,6 +352,8 @@ impl Mvcc {
         }
         assert_eq!(bytes, self.superseded_bytes);
         assert_eq!(undo, self.past.len());
+        let live_bytes: u64 = self.live.iter().map(|live| apply::size(&live.0)).sum();
+        assert_eq!(live_bytes, self.live_bytes);
         for live in &self.live {
             let kv = &live.0;
             assert!(kv.mod_revision().0 <= self.revision && kv.create_revision() <= kv.mod_revision());

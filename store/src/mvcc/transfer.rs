@@ -3,7 +3,7 @@
 //! It knows no file format.
 
 use super::read::Span;
-use super::{Change, Commit, Lease, Live, Mark, Mvcc, Version};
+use super::{Alarm, Change, Commit, Lease, Live, Mark, Mvcc, Version};
 use crate::api::{KeyValue, LeaseId, Op, Put, Revision};
 use bytes::Bytes;
 use imbl::OrdSet;
@@ -62,7 +62,13 @@ impl Builder {
     }
 
     pub fn key(&mut self, kv: &KeyValue) {
-        self.mvcc.live.insert(Live(Version::from(kv)));
+        let version = Version::from(kv);
+        self.mvcc.live_bytes += super::apply::size(&version);
+        self.mvcc.live.insert(Live(version));
+    }
+
+    pub fn alarm(&mut self, alarm: Alarm) {
+        self.mvcc.alarms.insert(alarm);
     }
 
     /// `ops` are the puts and deletes of one revision; a delete of an absent key is skipped.

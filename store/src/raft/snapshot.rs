@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! "GNTRYSNP" | version u8 | 7 zero | frames: length u32 | crc32 u32 | items
-//! item: 1 head (raft's metadata, the state's base) | 2 key | 3 commit | 4 end (keys, commits)
+//! item: 1 head (raft's metadata, the state's base) | 2 key | 3 commit | 4 end (keys, commits) | 5 an alarm
 //! ```
 
 use super::types::{self, Meta};
@@ -27,6 +27,7 @@ const HEAD: u8 = 1;
 const KEY: u8 = 2;
 const COMMIT: u8 = 3;
 const END: u8 = 4;
+const ALARM: u8 = 5;
 
 /// Why a snapshot cannot be used. A person acts, or the leader sends another.
 #[derive(Debug, thiserror::Error)]
@@ -174,6 +175,12 @@ fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
         types::put_meta(out, meta);
         put_base(out, &mvcc.base());
     })?;
+    for alarm in mvcc.alarms() {
+        frames.item(|out| {
+            out.put_u8(ALARM);
+            codec::put_alarm(out, alarm);
+        })?;
+    }
     let mut keys = 0;
     let mut result = Ok(());
     mvcc.each_base_key(|kv| {
@@ -255,6 +262,7 @@ impl Loading {
                 builder.key(&reply::key_value(from)?);
                 self.keys += 1;
             }
+            (ALARM, Some((_, builder))) => builder.alarm(codec::alarm(from)?),
             (COMMIT, Some((_, builder))) => {
                 let hash = from.u64_le()?;
                 builder.commit(&codec::ops(from)?, hash);

@@ -157,9 +157,7 @@ fn weight(entry: &RaftEntry) -> usize {
     let EntryPayload::Normal(proposal) = &entry.payload else { return 100 };
     let size = |command: &crate::mvcc::Command| match command {
         crate::mvcc::Command::Txn(txn) => crate::limits::size(txn) + 100,
-        crate::mvcc::Command::Compact(_) | crate::mvcc::Command::Grant { .. } | crate::mvcc::Command::Revoke { .. } => {
-            100
-        }
+        _ => 100,
     };
     proposal.0.commands.iter().map(size).sum::<usize>() + 100
 }
