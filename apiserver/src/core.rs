@@ -126,7 +126,9 @@ impl Core {
 pub fn store_failure(error: StoreError) -> Status {
     match error {
         StoreError::TooLarge { limit, .. } => Status::request_too_large(limit),
-        StoreError::Unavailable(_) | StoreError::Slow => Status::service_unavailable(error.to_string()),
+        StoreError::Unavailable(_) | StoreError::Slow | StoreError::DiskFull { .. } => {
+            Status::service_unavailable(error.to_string())
+        }
         StoreError::Unknown(_) => Status::timeout(&error.to_string(), 1),
         StoreError::Compacted { .. } => {
             Status::expired("The resourceVersion for the provided list is too old.".to_owned())

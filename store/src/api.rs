@@ -367,6 +367,9 @@ pub enum StoreError {
     /// The store has reached its quota: nothing may be put until something was deleted and compacted. A person acts.
     #[error("the store has reached its size quota: delete keys, or raise the quota")]
     NoSpace,
+    /// The leader's disk is full; certainly not applied. The caller retries with back-off, a person makes room.
+    #[error("no space is left on the disk of store member {member}")]
+    DiskFull { member: u64 },
     /// The watcher fell too far behind and was cut off. It starts again from its last revision + 1.
     #[error("the watcher fell behind and was cut off")]
     Slow,

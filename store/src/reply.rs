@@ -145,6 +145,8 @@ pub fn put_error(out: &mut Vec<u8>, error: &StoreError) {
         }
         StoreError::Slow => out.put_u8(7),
         StoreError::NoSpace => out.put_u8(14),
+
+        StoreError::DiskFull { member } => pair(15, *member, 0),
         StoreError::TooManyOps { limit } => pair(9, *limit as u64, 0),
         StoreError::NoLease(id) => pair(10, id.0.cast_unsigned(), 0),
         StoreError::LeaseExists(id) => pair(11, id.0.cast_unsigned(), 0),
@@ -193,6 +195,7 @@ pub fn error(from: &mut Reader) -> Result<StoreError, DecodeError> {
         12 => StoreError::DuplicateKey(from.bytes()?),
         13 => StoreError::NoKey(from.bytes()?),
         14 => StoreError::NoSpace,
+        15 => StoreError::DiskFull { member: single(from)? },
         tag => return Err(DecodeError::Tag { what: "error", tag }),
     })
 }
@@ -213,6 +216,7 @@ mod tests {
             StoreError::Unknown("k".into()),
             StoreError::Slow,
             StoreError::NoSpace,
+            StoreError::DiskFull { member: 3 },
             StoreError::Corrupt("c".into()),
             StoreError::TooManyOps { limit: 128 },
             StoreError::NoLease(LeaseId(-7)),

@@ -43,6 +43,7 @@ pub fn plain((code, text): (Code, &str)) -> Status {
 }
 
 pub fn status(error: StoreError) -> Status {
+    let full = format!("etcdserver: {error}");
     let (code, text) = match &error {
         StoreError::Compacted { .. } => COMPACTED,
         StoreError::Future { .. } => FUTURE,
@@ -57,6 +58,7 @@ pub fn status(error: StoreError) -> Status {
         StoreError::Corrupt(_) => CORRUPT,
         StoreError::NoSpace => NO_SPACE,
         StoreError::Invalid(text) => (Code::InvalidArgument, &text[..]),
+        StoreError::DiskFull { .. } => (Code::ResourceExhausted, &full[..]),
         StoreError::Slow => (Code::ResourceExhausted, "etcdserver: too many requests"),
     };
     let mut exact = Vec::new();

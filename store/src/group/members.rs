@@ -123,6 +123,7 @@ impl Handle {
 
     async fn begin_change(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ChangeError> {
         self.leads()?;
+        self.check_disk().map_err(ChangeError::Store)?;
         Ok(self.changing.lock().await)
     }
 

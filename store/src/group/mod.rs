@@ -10,6 +10,9 @@ mod members;
 mod propose;
 mod quota;
 mod read;
+mod room;
+#[cfg(test)]
+mod room_tests;
 #[cfg(test)]
 mod tests;
 mod upkeep;
@@ -76,6 +79,8 @@ pub struct GroupConfig {
     pub tls: Option<StoreTls>,
     /// Where other members and remote API servers connect. May be `None` for a single member.
     pub listener: Option<std::net::TcpListener>,
+    #[cfg(test)]
+    pub space: crate::wal::Space,
 }
 
 impl GroupConfig {
@@ -94,6 +99,8 @@ impl GroupConfig {
             log_keep: 1_000,
             tls: None,
             listener: None,
+            #[cfg(test)]
+            space: crate::wal::Space::default(),
         }
     }
 }
@@ -172,6 +179,11 @@ impl Handle {
         self.metrics().membership_config.membership().voter_ids().collect()
     }
 
+    /// Whether the log has no space on its disk.
+    pub fn is_full(&self) -> bool {
+        self.wal.is_full()
+    }
+
     pub fn wal_bytes_after(&self, index: u64) -> u64 {
         self.wal.bytes_after(index)
     }
@@ -193,6 +205,7 @@ impl Group {
         let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
         let reader = read::Reader::start(handle.clone(), cancel.clone());
         tokio::spawn(upkeep::run(handle.clone(), proposer.clone(), config.ttl, config.retention, cancel.clone()));
+        tokio::spawn(room::run(handle.clone(), cancel.clone()));
         tokio::spawn(upkeep::revoke_expired(handle.clone(), proposer.clone(), cancel.clone()));
         let group = Self { handle, proposer, reader, stop: Arc::new(cancel.clone().drop_guard()) };
         if let Some(listener) = config.listener.take() {
@@ -293,6 +306,8 @@ impl Group {
     /// Stops the member: nothing is written or answered after this returns, and its directory can be opened again.
     pub async fn shutdown(&self) {
         self.proposer.stop();
+        self.handle.wal.give_up_waiting();
+        self.handle.snapshots.closed.cancel();
         if let Err(error) = self.handle.raft.shutdown().await {
             tracing::warn!(%error, "Raft did not stop cleanly");
         }
@@ -322,7 +337,12 @@ fn validate(config: &GroupConfig) -> Result<(), GroupError> {
 
 async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
     let dir = config.dir.clone();
-    let wal_config = WalConfig { linger: config.linger, ..WalConfig::default() };
+    let wal_config = WalConfig {
+        linger: config.linger,
+        #[cfg(test)]
+        space: config.space.clone(),
+        ..WalConfig::default()
+    };
     let opened = tokio::task::spawn_blocking(move || {
         // The log's lock comes first: it keeps a second process away from the snapshots, too.
         let wal = Wal::open(&dir.join("wal"), wal_config)?;

@@ -58,6 +58,7 @@ impl Proposer {
 
     /// Carries out commands, next to whatever others wait. One reply each, in order.
     pub async fn propose(&self, commands: Vec<Command>) -> Outcome {
+        self.handle.check_disk()?;
         let (commands, refusals) = self.handle.sift(commands);
         if commands.is_empty() {
             return Ok(refusals.merge(Vec::new()));
@@ -194,7 +195,9 @@ impl Handle {
             Ok(pending) => pending,
             Err(fatal) => return store(StoreError::Unavailable(fatal.to_string())),
         };
-        match pending.await {
+        // What waits for a majority, or for space on the disk, may still be done later.
+        let late = |_| ProposeError::Store(StoreError::Unknown("the write was not agreed on in time".into()));
+        match tokio::time::timeout(PATIENCE, pending).await.map_err(late)? {
             Ok(Ok(response)) => Ok(applied(response.data)),
             Ok(Err(ClientWriteError::ForwardToLeader(to))) => Err(ProposeError::NotLeader(to.leader_id)),
             Ok(Err(error)) => store(StoreError::Unknown(error.to_string())),
@@ -204,6 +207,7 @@ impl Handle {
 
     /// Carries out commands if this member leads. Used for what a follower passes on.
     pub async fn propose_here(&self, commands: Vec<Command>) -> Result<Vec<Reply>, ProposeError> {
+        self.check_disk().map_err(ProposeError::Store)?;
         let (commands, refusals) = self.sift(commands);
         if commands.is_empty() {
             return Ok(refusals.merge(Vec::new()));

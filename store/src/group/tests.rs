@@ -98,20 +98,21 @@ async fn concurrent_conditional_writes_have_one_winner() {
 }
 
 /// Three members in one process, on ports that the kernel picked.
-struct Cluster {
+pub struct Cluster {
     dirs: Vec<TempDir>,
     members: BTreeMap<u64, String>,
     groups: Vec<Option<Group>>,
+    pub spaces: [crate::wal::Space; 3],
     tls: Option<StoreTls>,
 }
 
 impl Cluster {
-    async fn start(tls: Option<StoreTls>) -> Self {
+    pub async fn start(tls: Option<StoreTls>) -> Self {
         let listeners: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let address = |(i, l): (usize, &TcpListener)| (i as u64 + 1, l.local_addr().unwrap().to_string());
         let members = listeners.iter().enumerate().map(address).collect();
         let dirs = (0..3).map(|_| TempDir::new().unwrap()).collect();
-        let mut cluster = Self { dirs, members, groups: vec![None, None, None], tls };
+        let mut cluster = Self { dirs, members, groups: vec![None, None, None], spaces: Default::default(), tls };
         for (i, listener) in listeners.into_iter().enumerate() {
             cluster.open(i, listener).await;
         }
@@ -127,21 +128,22 @@ impl Cluster {
             members: self.members.clone(),
             listener: Some(listener),
             tls: self.tls.clone(),
+            space: self.spaces[i].clone(),
             log_keep: 5,
             ..GroupConfig::single("state", self.dirs[i].path())
         };
         self.groups[i] = Some(Group::open(config).await.unwrap());
     }
 
-    fn running(&self) -> impl Iterator<Item = &Group> {
+    pub fn running(&self) -> impl Iterator<Item = &Group> {
         self.groups.iter().flatten()
     }
 
-    fn leader(&self) -> Option<usize> {
+    pub fn leader(&self) -> Option<usize> {
         self.groups.iter().position(|group| group.as_ref().is_some_and(Group::is_leader))
     }
 
-    fn group(&self, i: usize) -> &Group {
+    pub fn group(&self, i: usize) -> &Group {
         self.groups[i].as_ref().unwrap()
     }
 
@@ -149,7 +151,7 @@ impl Cluster {
         self.groups[i].take().unwrap().shutdown().await;
     }
 
-    async fn stop_all(mut self) {
+    pub async fn stop_all(mut self) {
         for i in 0..3 {
             if self.groups[i].is_some() {
                 self.stop(i).await;

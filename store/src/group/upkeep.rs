@@ -31,6 +31,9 @@ pub async fn revoke_expired(handle: Handle, proposer: Proposer, cancel: Cancella
             () = cancel.cancelled() => return,
             _ = timer.tick() => {}
         }
+        if handle.check_disk().is_err() {
+            continue;
+        }
         for some in handle.expired_leases().chunks(REVOKE_MOST) {
             let revoke = some.iter().map(|id| Command::Revoke { id: *id }).collect();
             if let Err(error) = proposer.propose(revoke).await {
@@ -57,7 +60,7 @@ pub async fn run(
             () = cancel.cancelled() => return,
             _ = timer.tick() => {}
         }
-        if let Some(now_ms) = handle.leader_time() {
+        if let Some(now_ms) = handle.leader_time().filter(|_| handle.check_disk().is_ok()) {
             compact(&handle, &proposer, now_ms, &retention, &mut small_rounds).await;
             clear_alarms(&handle, &proposer).await;
             if let Some(ttl) = ttl.filter(|_| round.is_multiple_of(EXPIRE_ROUNDS)) {

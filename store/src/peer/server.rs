@@ -38,6 +38,12 @@ impl PeerService {
     }
 }
 
+impl Handle {
+    fn check_room(&self) -> Result<(), Status> {
+        if self.is_full() { Err(errors::status(StoreError::DiskFull { member: self.member })) } else { Ok(()) }
+    }
+}
+
 fn undecodable(error: codec::DecodeError) -> Status {
     Status::invalid_argument(format!("the frame cannot be decoded: {error}"))
 }
@@ -50,6 +56,10 @@ fn failed(error: impl std::fmt::Display) -> Status {
 impl Peer for PeerService {
     async fn append(&self, request: Request<Frame>) -> Answer {
         let append = wire::append(self.open(request.into_inner())?).map_err(undecodable)?;
+        // Before Raft has them: it would not answer, not even to a vote, until they are on disk.
+        if !append.entries.is_empty() {
+            self.group.check_room()?;
+        }
         let response = self.group.raft.append_entries(append).await.map_err(failed)?;
         self.answer(wire::put_appended(&response))
     }

@@ -6,6 +6,7 @@ use super::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
 use super::types::{LogId, Meta, Stored, TypeConfig};
 use crate::hub::Hub;
 use crate::mvcc::{self, Applied, Mvcc};
+use crate::wal;
 use futures::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::type_config::alias::SnapshotOf;
@@ -13,9 +14,13 @@ use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// Entries after which readers see the state, even if more wait to be applied.
 const PUBLISH_EVERY: usize = 256;
+/// Between two tries to write a snapshot to a full disk.
+const RETRY: Duration = Duration::from_secs(5);
 
 pub struct Machine {
     mvcc: Mvcc,
@@ -30,6 +35,8 @@ pub struct Machine {
 #[derive(Clone)]
 pub struct Snapshots {
     pub dir: SnapshotDir,
+    /// Nobody waits for space on the disk any more.
+    pub closed: CancellationToken,
     current: Arc<Mutex<Option<(Meta, SnapshotFile)>>>,
     /// Held while a file becomes the current one, which waits for the disk; `current` never does.
     promoting: Arc<Mutex<()>>,
@@ -37,7 +44,12 @@ pub struct Snapshots {
 
 impl Snapshots {
     pub fn new(dir: SnapshotDir, current: Option<(Meta, SnapshotFile)>) -> Self {
-        Self { dir, current: Arc::new(Mutex::new(current)), promoting: Arc::default() }
+        Self {
+            dir,
+            closed: CancellationToken::new(),
+            current: Arc::new(Mutex::new(current)),
+            promoting: Arc::default(),
+        }
     }
 
     /// Makes a complete file the current snapshot, unless a newer one is it already; answers the current one. Blocks.
@@ -156,10 +168,25 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
     type SnapshotData = SnapshotFile;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<TypeConfig, SnapshotFile>> {
-        let (snapshots, meta, mvcc) = (self.snapshots.clone(), self.meta.clone(), self.mvcc.clone());
-        let built = blocking(move || snapshots.promote(snapshots.dir.write(&meta, &mvcc)?, &meta)).await?;
-        let (meta, snapshot) = built;
-        Ok(Snapshot { meta, snapshot })
+        let mut warned = false;
+        loop {
+            let (snapshots, meta, mvcc) = (self.snapshots.clone(), self.meta.clone(), self.mvcc.clone());
+            let build = move || snapshots.promote(snapshots.dir.write(&meta, &mvcc)?, &meta);
+            match tokio::task::spawn_blocking(build).await.map_err(io::Error::other)? {
+                Ok((meta, snapshot)) => return Ok(Snapshot { meta, snapshot }),
+                // An error would stop the member; this one passes.
+                Err(SnapshotError::Io { source, path }) if wal::is_full(&source) => {
+                    if !std::mem::replace(&mut warned, true) {
+                        tracing::error!(path = %path.display(), "no space is left for a snapshot; it is tried again");
+                    }
+                }
+                Err(error) => return Err(io_error(error)),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(RETRY) => {}
+                () = self.snapshots.closed.cancelled() => return Err(io::Error::other("the store is stopping")),
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 mod index;
 mod open;
 pub mod record;
+mod reserve;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -13,6 +14,7 @@ use index::Index;
 use openraft::storage::IOFlushed;
 use parking_lot::{Condvar, Mutex};
 use record::State;
+use reserve::Reserve;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -22,6 +24,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use open::OpenError;
+pub use reserve::{Space, is_full};
 pub use writer::sync_dir;
 
 /// How a log lies on disk and how long it waits for company.
@@ -31,15 +34,23 @@ pub struct WalConfig {
     pub linger: Duration,
     /// A segment takes no more records once it is this long.
     pub segment_bytes: u64,
-    /// How much is zeroed ahead at a time, so that an fdatasync seldom has to write metadata.
+    /// How much is zeroed ahead, so that an fdatasync seldom has to write metadata, and so that what Raft has to write on a
+    /// full disk still has a place.
     pub zero_ahead_bytes: u64,
     /// Entries kept in memory for replication and for applying.
     pub cache_bytes: usize,
+    pub space: Space,
 }
 
 impl Default for WalConfig {
     fn default() -> Self {
-        Self { linger: Duration::ZERO, segment_bytes: 64 << 20, zero_ahead_bytes: 4 << 20, cache_bytes: 32 << 20 }
+        Self {
+            linger: Duration::ZERO,
+            segment_bytes: 64 << 20,
+            zero_ahead_bytes: 4 << 20,
+            cache_bytes: 32 << 20,
+            space: Space::default(),
+        }
     }
 }
 
@@ -55,6 +66,7 @@ struct Owner {
 }
 
 struct Shared {
+    reserve: Arc<Reserve>,
     index: Mutex<Index>,
     queue: Mutex<Queue>,
     wake: Condvar,
@@ -79,8 +91,8 @@ impl Wal {
     /// Opens or creates the log in `dir`, cutting off a torn tail. Blocks.
     pub fn open(dir: &Path, config: WalConfig) -> Result<Self, OpenError> {
         let (writer, index) = open::open(dir, config)?;
-        let shared =
-            Arc::new(Shared { index: Mutex::new(index), queue: Mutex::new(Queue::default()), wake: Condvar::new() });
+        let (reserve, queue) = (writer.reserve.clone(), Mutex::default());
+        let shared = Arc::new(Shared { reserve, index: Mutex::new(index), queue, wake: Condvar::new() });
         let thread = {
             let shared = shared.clone();
             std::thread::Builder::new()
@@ -89,6 +101,16 @@ impl Wal {
                 .map_err(OpenError::Thread)?
         };
         Ok(Self { owner: Arc::new(Owner { shared, writer: Mutex::new(Some(thread)) }) })
+    }
+
+    /// Whether the disk has no space for more than what was reserved before. What is appended nevertheless waits for it.
+    pub fn is_full(&self) -> bool {
+        self.shared().reserve.is_short()
+    }
+
+    /// From now on nothing waits for space on the disk; it fails instead.
+    pub fn give_up_waiting(&self) {
+        self.shared().reserve.close();
     }
 
     /// Writes what was appended and closes the files; later writes fail. Blocks.
@@ -200,6 +222,7 @@ impl Job {
 
 impl Owner {
     fn close(&self) {
+        self.shared.reserve.close();
         self.shared.queue.lock().stop = true;
         self.shared.wake.notify_one();
         // What was appended is written before the thread ends, and the directory can be opened again after this.

@@ -3,6 +3,7 @@
 use super::WalConfig;
 use super::index::{Index, Location};
 use super::record::{self, HeaderError, Kind, Scan, State, Tail};
+use super::reserve::Reserve;
 use super::writer::{Segment, Writer, segment_name, sync_dir, write_zeros};
 use crate::codec::{DecodeError, Reader};
 use crate::raft::types::{self, LogId};
@@ -42,7 +43,7 @@ pub enum OpenError {
     MissingSegment { path: PathBuf },
     #[error("{path} holds entry {found} where entry {expected} belongs", path = .path.display())]
     Gap { path: PathBuf, found: u64, expected: u64 },
-    #[error("the log's writer thread cannot be started")]
+    #[error("the log's threads cannot be started")]
     Thread(#[source] io::Error),
 }
 
@@ -77,6 +78,15 @@ pub fn open(dir: &Path, config: WalConfig) -> Result<(Writer, Index), OpenError>
         // Nothing in the last one was ever acknowledged, so its name is free again.
         None => Segment::create(dir, if found.last_is_void { next - 1 } else { next }).at(dir)?,
     };
+    let reserved = segment.file.metadata().at(dir)?.len();
+    let reserve = Reserve::new(dir, config.zero_ahead_bytes, segment.sequence, reserved, config.space.clone());
+    let reserving = {
+        let reserve = reserve.clone();
+        std::thread::Builder::new()
+            .name("wal-reserve".into())
+            .spawn(move || reserve.run())
+            .map_err(OpenError::Thread)?
+    };
     let mut index = found.index;
     index.segments.insert(segment.sequence, segment.file.clone());
     let writer = Writer {
@@ -88,6 +98,8 @@ pub fn open(dir: &Path, config: WalConfig) -> Result<(Writer, Index), OpenError>
         committed: index.committed,
         pending: Vec::new(),
         pending_entries: Vec::new(),
+        reserve,
+        reserving: Some(reserving),
         _lock: lock,
     };
     Ok((writer, index))
@@ -144,6 +156,9 @@ impl Recovered {
         self.replay(&path, &bytes, sequence, &scan)?;
         if scan.tail == Tail::Torn {
             tracing::warn!(path = %path.display(), at = scan.end, "cut off an unfinished write at the end of the log");
+        }
+        if is_last && bytes[scan.end as usize..].iter().any(|byte| *byte != 0) {
+            // Parts of a write that was cut off must not come back behind the records that will take its place.
             write_zeros(&file, u64::from(scan.end), bytes.len() as u64).at(&path)?;
         }
         let file = Arc::new(file);
@@ -153,7 +168,7 @@ impl Recovered {
             file.sync_data().at(&path)?;
             sync_dir(dir).at(dir)?;
             let end = u64::from(scan.end);
-            self.segment = Some(Segment { sequence, file, at: end, durable: end, zeroed: bytes.len() as u64 });
+            self.segment = Some(Segment { sequence, file, at: end, durable: end });
         } else {
             self.full.push((sequence, self.last_index));
         }

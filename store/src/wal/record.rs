@@ -1,6 +1,9 @@
-//! The log's bytes: a segment's header, its records, and what a scan of them means after a crash. No file is touched here.
+//! The log's bytes: a segment's header, its records, and what a scan of them means after a crash. It touches a file only to
+//! begin a segment.
 //!
-//! A segment is a 32-byte header and then records, each 8-byte aligned, up to the zeros that were written ahead:
+//! A segment is a 32-byte header and then records, each 8-byte aligned, up to a record header of zeros. What follows that
+//! means nothing: zeros that were written ahead, or what the file held when it was an older segment. Its records do not
+//! match their checksums under this segment's sequence:
 //!
 //! ```text
 //! header: "GNTRYWAL" | version u8 | 3 zero | crc32 u32 of (version, sequence) | sequence u64 | 8 zero
@@ -13,9 +16,14 @@
 use crate::codec::{DecodeError, Reader};
 use crate::raft::types::{self, LogId, Vote};
 use bytes::Bytes;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
+/// Its segments end with zeros alone.
+const OLDEST_VERSION: u8 = 2;
 pub const SEGMENT_HEADER: usize = 32;
 pub const RECORD_HEADER: usize = 16;
 const MAGIC: &[u8; 8] = b"GNTRYWAL";
@@ -93,6 +101,13 @@ impl State {
     }
 }
 
+/// Makes a file an empty segment, whatever it held before.
+pub fn write_head(file: &File, sequence: u64) -> io::Result<()> {
+    let mut bytes = [0; SEGMENT_HEADER + RECORD_HEADER];
+    bytes[..SEGMENT_HEADER].copy_from_slice(&segment_header(sequence));
+    file.write_all_at(&bytes, 0)
+}
+
 pub fn segment_header(sequence: u64) -> [u8; SEGMENT_HEADER] {
     let mut header = [0; SEGMENT_HEADER];
     header[..8].copy_from_slice(MAGIC);
@@ -159,7 +174,7 @@ pub struct Scan {
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// Zeros, or nothing.
+    /// The records end with a header of zeros, or with the file.
     Clean,
     /// Bytes of records that were never acknowledged.
     Torn,
@@ -172,7 +187,7 @@ pub enum Tail {
 pub enum HeaderError {
     #[error("the header is torn or not one of a log segment")]
     Torn,
-    #[error("the format version is {0}, this build reads version {VERSION}")]
+    #[error("the format version is {0}, this build reads versions {OLDEST_VERSION} to {VERSION}")]
     Version(u8),
     #[error("the header names sequence {0}")]
     Sequence(u64),
@@ -185,7 +200,7 @@ pub fn check_header(bytes: &[u8], sequence: u64) -> Result<(), HeaderError> {
     if &header[..8] != MAGIC || crc != header_crc(header[8], named) {
         return Err(HeaderError::Torn);
     }
-    if header[8] != VERSION {
+    if !(OLDEST_VERSION..=VERSION).contains(&header[8]) {
         return Err(HeaderError::Version(header[8]));
     }
     if named != sequence { Err(HeaderError::Sequence(named)) } else { Ok(()) }
@@ -195,36 +210,57 @@ pub fn check_header(bytes: &[u8], sequence: u64) -> Result<(), HeaderError> {
 pub fn scan(bytes: &[u8], sequence: u64) -> Scan {
     let mut records = Vec::new();
     let mut at = SEGMENT_HEADER;
-    while let Some((found, _)) = read(bytes, sequence, at) {
+    while let Some(found) = read(bytes, sequence, at) {
         at += size(found.len as usize);
         records.push(found);
     }
     let rest = bytes.get(at..).unwrap_or_default();
-    let tail = if rest.iter().all(|byte| *byte == 0) {
-        Tail::Clean
-    } else if later_record_vouches_for(bytes, sequence, at) {
+    let tail = if later_record_vouches_for(bytes, sequence, at) {
         Tail::Damaged
+    } else if rest.iter().take(RECORD_HEADER).all(|byte| *byte == 0) {
+        Tail::Clean
     } else {
         Tail::Torn
     };
     Scan { records, end: at as u32, tail }
 }
 
-/// The valid record at `at` and how far the segment was durable when it was written.
-fn read(bytes: &[u8], sequence: u64, at: usize) -> Option<(Found, u32)> {
-    let header = bytes.get(at..at + RECORD_HEADER)?;
-    let word = |i: usize| u32::from_le_bytes(header[i..i + 4].try_into().expect("4 bytes"));
-    let (crc, len, durable) = (word(0), word(4), word(8));
-    let kind = Kind::from_u8(header[12])?;
-    let end = at.checked_add(RECORD_HEADER)?.checked_add(len as usize)?;
-    let rest = bytes.get(at + 4..end)?;
-    let found = Found { kind, at: (at + RECORD_HEADER) as u32, len };
-    (crc == record_crc(sequence, rest)).then_some((found, durable))
+/// A record's header, if it can be one.
+struct Head {
+    kind: Kind,
+    crc: u32,
+    len: u32,
+    durable: u32,
 }
 
+fn head(bytes: &[u8], at: usize) -> Option<Head> {
+    let header = bytes.get(at..at + RECORD_HEADER)?;
+    let word = |i: usize| u32::from_le_bytes(header[i..i + 4].try_into().expect("4 bytes"));
+    let kind = Kind::from_u8(header[12]).filter(|_| header[13..] == [0; 3])?;
+    let head = Head { kind, crc: word(0), len: word(4), durable: word(8) };
+    (head.len as usize <= bytes.len() - at - RECORD_HEADER).then_some(head)
+}
+
+/// The valid record at `at`.
+fn read(bytes: &[u8], sequence: u64, at: usize) -> Option<Found> {
+    let head = head(bytes, at)?;
+    let end = at + RECORD_HEADER + head.len as usize;
+    let found = Found { kind: head.kind, at: (at + RECORD_HEADER) as u32, len: head.len };
+    (head.crc == record_crc(sequence, &bytes[at + 4..end])).then_some(found)
+}
+
+/// Looking for a record costs no more than this. Bytes that look like more headers than that are taken for damage.
+const MOST_HASHED_BYTES: usize = 1 << 30;
+
 fn later_record_vouches_for(bytes: &[u8], sequence: u64, bad: usize) -> bool {
-    let later = (bad + ALIGN..bytes.len()).step_by(ALIGN);
-    later.filter_map(|at| read(bytes, sequence, at)).any(|(_, durable)| durable as usize > bad)
+    let mut hashed = 0;
+    (bad + ALIGN..bytes.len()).step_by(ALIGN).any(|at| {
+        // A record knows only of what comes before it.
+        let vouches = |head: &Head| (bad + 1..=at).contains(&(head.durable as usize));
+        let Some(head) = head(bytes, at).filter(vouches) else { return false };
+        hashed += head.len as usize + RECORD_HEADER;
+        hashed > MOST_HASHED_BYTES || read(bytes, sequence, at).is_some()
+    })
 }
 
 #[cfg(test)]
@@ -266,6 +302,20 @@ mod tests {
         check("last record damaged", &flip(starts[2] + 20), 2, Tail::Torn);
         check("second record damaged", &flip(starts[1] + 20), 1, Tail::Damaged);
         check("first record damaged", &flip(starts[0] + 20), 0, Tail::Damaged);
+        let used = |mut bytes: Vec<u8>| {
+            // The file was another segment before: its records lie behind, and across, the end.
+            let from = bytes.len() - 4096 + starts[3] + RECORD_HEADER;
+            let mut old = segment_header(6).to_vec();
+            while old.len() < 4096 {
+                put(&mut old, 6, 32, Kind::Entry, |out| out.extend([9; 20]));
+            }
+            bytes[from..].copy_from_slice(&old[from..4096]);
+            bytes
+        };
+        check("over an older segment", &used(bytes.clone()), 3, Tail::Clean);
+        check("over an older segment, last record damaged", &used(flip(starts[2] + 20)), 2, Tail::Torn);
+        check("over an older segment, first record damaged", &used(flip(starts[0] + 20)), 0, Tail::Damaged);
+        check("the end damaged", &flip(starts[3] + 1), 3, Tail::Torn);
         check("first record's length damaged", &flip(starts[0] + 5), 0, Tail::Damaged);
     }
 
@@ -287,6 +337,10 @@ mod tests {
         newer[8] = 9;
         newer[12..16].copy_from_slice(&header_crc(9, 7).to_le_bytes());
         assert_eq!(check_header(&newer, 7), Err(HeaderError::Version(9)));
+        let mut older = bytes.clone();
+        older[8] = OLDEST_VERSION;
+        older[12..16].copy_from_slice(&header_crc(OLDEST_VERSION, 7).to_le_bytes());
+        assert_eq!(check_header(&older, 7), Ok(()));
         // Another segment's records mean nothing here.
         let mut other = segment_header(7).to_vec();
         put(&mut other, 6, 32, Kind::Entry, |out| out.extend([1; 20]));

@@ -134,6 +134,97 @@ async fn damage_to_what_was_durable_is_refused() {
 }
 
 #[tokio::test]
+async fn a_full_disk_is_waited_out_and_loses_nothing() {
+    let dir = TempDir::new().unwrap();
+    let space = Space::default();
+    let full = |full: bool| space.used_up.store(full, std::sync::atomic::Ordering::SeqCst);
+    let config = || WalConfig {
+        segment_bytes: 20_000,
+        zero_ahead_bytes: 4_096,
+        cache_bytes: 0,
+        space: space.clone(),
+        ..WalConfig::default()
+    };
+    let wal = Wal::open(dir.path(), config()).unwrap();
+    append(&wal, 0..1).await;
+    full(true);
+    let mut waiting = Vec::new();
+    for index in 1..200 {
+        let (sender, receiver) = TypeConfig::oneshot();
+        wal.append(vec![entry(index)], IOFlushed::signal(sender));
+        waiting.push(receiver);
+    }
+    let deadline = std::time::Duration::from_secs(30);
+    let noticed = async {
+        while !wal.is_full() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(deadline, noticed).await.unwrap();
+    let last = waiting.pop().unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(600), last).await.is_err(), "there is no room for all");
+    assert_eq!(indexes(&wal).len(), 200, "everything can be read");
+    full(false);
+    for receiver in waiting {
+        tokio::time::timeout(deadline, receiver).await.unwrap().unwrap().unwrap();
+    }
+    append(&wal, 200..300).await;
+    assert!(!wal.is_full());
+    drop(wal);
+    let wal = Wal::open(dir.path(), config()).unwrap();
+    assert_eq!(indexes(&wal), (0..300).collect::<Vec<_>>());
+
+    // A log that is closed meanwhile says that what waits was not written, and is whole.
+    full(true);
+    let (sender, mut receiver) = TypeConfig::oneshot();
+    let mut written = 300;
+    while !wal.is_full() {
+        let (sender, done) = TypeConfig::oneshot();
+        wal.append(vec![entry(written)], IOFlushed::signal(sender));
+        receiver = done;
+        written += 1;
+    }
+    drop(sender);
+    (written..written + 200).for_each(|index| {
+        let (sender, done) = TypeConfig::oneshot();
+        wal.append(vec![entry(index)], IOFlushed::signal(sender));
+        receiver = done;
+    });
+    drop(wal);
+    assert!(receiver.await.unwrap().is_err());
+    let found = indexes(&Wal::open(dir.path(), config()).unwrap());
+    assert!(found.len() >= 300 && found.len() < written as usize + 200, "{}", found.len());
+    assert_eq!(found, (0..found.len() as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn old_segments_become_new_ones_and_nothing_of_them_comes_back() {
+    let dir = TempDir::new().unwrap();
+    let mut wal = open(&dir).unwrap();
+    let mut next = 0;
+    let mut recycled = 0;
+    for round in 0..30 {
+        append(&wal, next..next + 10).await;
+        next += 10;
+        for path in segments(&dir) {
+            let bytes = std::fs::read(&path).unwrap();
+            let sequence = u64::from_str_radix(path.file_stem().unwrap().to_str().unwrap(), 16).unwrap();
+            let scan = record::scan(&bytes, sequence);
+            assert_eq!(scan.tail, record::Tail::Clean);
+            recycled += usize::from(bytes[scan.end as usize..].iter().any(|byte| *byte != 0));
+        }
+        wal.purge(id(next - 4)).await.unwrap();
+        if round % 5 == 4 {
+            drop(wal);
+            wal = open(&dir).unwrap();
+        }
+        assert_eq!(indexes(&wal), (next - 3..next).collect::<Vec<_>>(), "round {round}");
+    }
+    assert!(recycled > 0);
+    assert!(segments(&dir).len() < 6, "{:?}", segments(&dir));
+}
+
+#[tokio::test]
 async fn a_segment_that_was_never_synced_is_dropped() {
     let dir = TempDir::new().unwrap();
     let wal = open(&dir).unwrap();

@@ -1,8 +1,10 @@
 //! The one thread that writes the log. It takes whatever has gathered, writes it with one call, makes it durable with one
-//! fdatasync and only then says so. After an I/O error it refuses everything: what is on disk is no longer known.
+//! fdatasync and only then says so. After an I/O error it refuses everything: what is on disk is no
+//! longer known. A full disk is no such error: it is met before anything is written (`reserve`), and waited out.
 
 use super::index::Location;
 use super::record::{self, Kind, State};
+use super::reserve::{Reserve, is_full};
 use super::{Job, Shared, WalConfig};
 use crate::raft::types::{self, LogId, RaftEntry, TypeConfig};
 use openraft::storage::IOFlushed;
@@ -28,6 +30,8 @@ pub struct Writer {
     /// Records of `segment` that are not written yet, and the entries among them.
     pub pending: Vec<u8>,
     pub pending_entries: Vec<(u64, Range<usize>)>,
+    pub reserve: Arc<Reserve>,
+    pub reserving: Option<std::thread::JoinHandle<()>>,
     /// Held so that no other process opens the log.
     pub _lock: File,
 }
@@ -40,8 +44,6 @@ pub struct Segment {
     pub at: u64,
     /// Everything before this is on disk for good; 0 = not even the header.
     pub durable: u64,
-    /// The file's length: zeros from `at` on.
-    pub zeroed: u64,
 }
 
 enum Work {
@@ -68,6 +70,10 @@ impl Writer {
                 failed = Some(error);
             }
             waiting.tell(failed.as_ref());
+        }
+        self.reserve.stop();
+        if self.reserving.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread that makes room for the log panicked");
         }
     }
 
@@ -135,7 +141,9 @@ impl Writer {
         // A segment is never followed by another before all of it is durable, so only the last can have a torn tail.
         self.sync()?;
         self.full.push((self.segment.sequence, self.last_index));
-        self.segment = Segment::create(&self.dir, self.segment.sequence + 1)?;
+        let file = Arc::new(self.reserve.take_next()?);
+        let at = record::SEGMENT_HEADER as u64;
+        self.segment = Segment { sequence: self.segment.sequence + 1, file, at, durable: 0 };
         let (vote, purged, committed) = {
             let mut index = shared.index.lock();
             index.segments.insert(self.segment.sequence, self.segment.file.clone());
@@ -148,18 +156,24 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is pending, and zeros ahead of it when it reaches the end of those.
+    /// Writes what is pending, and the end of the log after it. Waits for space if there is none: nothing of it was said to
+    /// be durable yet.
     fn flush(&mut self, shared: &Shared) -> io::Result<()> {
         if self.pending.is_empty() {
             return Ok(());
         }
         let segment = &mut self.segment;
-        segment.file.write_all_at(&self.pending, segment.at)?;
         let end = segment.at + self.pending.len() as u64;
-        if end > segment.zeroed {
-            let ahead = (end + 1).next_multiple_of(self.config.zero_ahead_bytes);
-            write_zeros(&segment.file, end, ahead)?;
-            segment.zeroed = ahead;
+        self.pending.resize(self.pending.len() + record::RECORD_HEADER, 0);
+        self.reserve.ensure(segment.at + self.pending.len() as u64)?;
+        while let Err(error) = segment.file.write_all_at(&self.pending, segment.at) {
+            if !is_full(&error) {
+                return Err(error);
+            }
+            self.reserve.pause()?;
+        }
+        if end > self.config.segment_bytes / 2 {
+            self.reserve.want_next();
         }
         let mut index = shared.index.lock();
         for (entry, at) in self.pending_entries.drain(..) {
@@ -181,16 +195,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Forgets purged entries and removes the segments that hold nothing else.
+    /// Forgets purged entries and gives the segments that hold nothing else back.
     fn purge(&mut self, shared: &Shared, upto: LogId) {
         let mut index = shared.index.lock();
         index.purge(upto);
         let gone = self.full.iter().take_while(|(_, last)| *last <= upto.index).count();
         for (sequence, _) in self.full.drain(..gone) {
-            index.segments.remove(&sequence);
-            let path = self.dir.join(segment_name(sequence));
-            if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), %error, "a log segment that is no longer needed cannot be removed");
+            // Somebody who found an entry in it just now may still read it: then it must stay as it is.
+            let file = index.segments.remove(&sequence).and_then(Arc::into_inner);
+            for sequence in self.reserve.recycle(sequence, file) {
+                let path = self.dir.join(segment_name(sequence));
+                if let Err(error) = std::fs::remove_file(&path) {
+                    tracing::warn!(path = %path.display(), %error, "a log segment that is no longer needed cannot be removed");
+                }
             }
         }
     }
@@ -201,9 +218,8 @@ impl Segment {
     pub fn create(dir: &Path, sequence: u64) -> io::Result<Self> {
         let path = dir.join(segment_name(sequence));
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        file.write_all_at(&record::segment_header(sequence), 0)?;
-        let at = record::SEGMENT_HEADER as u64;
-        Ok(Self { sequence, file: Arc::new(file), at, durable: 0, zeroed: at })
+        record::write_head(&file, sequence)?;
+        Ok(Self { sequence, file: Arc::new(file), at: record::SEGMENT_HEADER as u64, durable: 0 })
     }
 }
 

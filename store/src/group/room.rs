@@ -1,0 +1,71 @@
+//! What a member does while its disk is full: as a leader it takes no writes and hands the lead to a member that has room.
+//! What is in the log already waits for space (`wal::reserve`).
+
+use super::Handle;
+use crate::api::StoreError;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+const EVERY: Duration = Duration::from_millis(500);
+/// After handing the lead on: if the others are full, too, it shall not go round.
+const REST: Duration = Duration::from_secs(30);
+
+/// The voter to lead instead of `member`: one that has the whole log, so its disk takes what it is sent.
+fn successor(member: u64, voters: impl IntoIterator<Item = u64>, last: u64, has: &BTreeMap<u64, u64>) -> Option<u64> {
+    voters.into_iter().filter(|id| *id != member).find(|id| has.get(id).is_some_and(|index| *index >= last))
+}
+
+impl Handle {
+    /// Whether this member takes writes; one that does not lead passes them on.
+    pub fn check_disk(&self) -> Result<(), StoreError> {
+        let refuses = self.wal.is_full() && self.raft.is_leader();
+        if refuses { Err(StoreError::DiskFull { member: self.member }) } else { Ok(()) }
+    }
+
+    fn successor(&self) -> Option<u64> {
+        let metrics = self.metrics();
+        let replication = metrics.replication.as_ref()?;
+        let has = replication.iter().filter_map(|(id, has)| Some((*id, has.as_ref()?.index))).collect();
+        // What waits for this member's own disk may be more than the others were sent.
+        let last = metrics.last_applied.map_or(0, |id| id.index);
+        successor(self.member, self.voters(), last, &has)
+    }
+}
+
+pub async fn run(handle: Handle, cancel: CancellationToken) {
+    let mut timer = tokio::time::interval(EVERY);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        if handle.check_disk().is_ok() {
+            continue;
+        }
+        let Some(to) = handle.successor() else { continue };
+        match handle.move_leader(to).await {
+            Ok(()) => tracing::warn!(to, "the disk is full: another member leads now"),
+            Err(error) => tracing::warn!(to, ?error, "the disk is full, but the lead was not taken"),
+        }
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            () = tokio::time::sleep(REST) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_successor_has_the_whole_log() {
+        let has = BTreeMap::from([(1, 9), (2, 8), (3, 9), (4, 9)]);
+        assert_eq!(successor(1, [1, 2, 3], 9, &has), Some(3));
+        assert_eq!(successor(1, [1, 2], 9, &has), None, "a learner does not lead, and one that is behind is full, too");
+        assert_eq!(successor(1, [1], 0, &has), None);
+        assert_eq!(successor(1, [1, 5], 0, &BTreeMap::new()), None);
+    }
+}
