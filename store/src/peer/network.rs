@@ -6,23 +6,33 @@ use crate::proto::peer_client::PeerClient;
 use crate::raft::snapshot::SnapshotFile;
 use crate::raft::types::{TypeConfig, Vote};
 use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::impls::BasicNode;
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, TransferLeaderResponse,
-    VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tonic::transport::Channel;
-use tonic::{Response, Status};
+use tonic::{Response, Status, Streaming};
 
 type RpcResult<T> = Result<T, RPCError<TypeConfig>>;
 
+/// How long a member may take to make entries durable before the leader gives the stream up: longer than a slow disk stalls.
+/// A connection that broke is noticed by itself, a member that is gone by its silence in an election.
+const APPEND_PATIENCE: Duration = Duration::from_secs(5);
 /// The bytes of a snapshot in one frame.
 const CHUNK: usize = 1 << 20;
 
@@ -54,10 +64,57 @@ impl Network {
     fn body(&self, answer: Result<Result<Response<Frame>, Status>, tokio::time::error::Elapsed>) -> RpcResult<Bytes> {
         match answer {
             Err(elapsed) => Err(RPCError::Network(NetworkError::new(&elapsed))),
-            Ok(Err(status)) if super::never_sent(&status) => Err(RPCError::Unreachable(Unreachable::new(&status))),
-            Ok(Err(status)) => Err(RPCError::Network(NetworkError::new(&status))),
+            Ok(Err(status)) => Err(rpc_error(&status)),
             Ok(Ok(frame)) => check(&self.peers.group, frame.into_inner()).map_err(|s| NetworkError::new(&s).into()),
         }
+    }
+}
+
+fn rpc_error(status: &Status) -> RPCError<TypeConfig> {
+    match super::never_sent(status) {
+        true => RPCError::Unreachable(Unreachable::new(status)),
+        false => RPCError::Network(NetworkError::new(status)),
+    }
+}
+
+/// When the requests of a stream that have no answer yet were sent.
+#[derive(Clone, Default)]
+struct Unanswered(Arc<Mutex<VecDeque<Instant>>>);
+
+impl Unanswered {
+    fn sent(&self) {
+        self.0.lock().push_back(Instant::now());
+    }
+
+    fn answered(&self) {
+        self.0.lock().pop_front();
+    }
+
+    /// Until when the next answer has to come; a stream without requests may be silent.
+    fn deadline(&self) -> Instant {
+        self.0.lock().front().copied().unwrap_or_else(Instant::now) + APPEND_PATIENCE
+    }
+}
+
+/// The next answer of a stream; `None` at its end.
+async fn next_answer(
+    answers: &mut Streaming<Frame>,
+    sent: &Unanswered,
+    group: &str,
+) -> Option<RpcResult<StreamAppendResult<TypeConfig>>> {
+    loop {
+        let deadline = sent.deadline();
+        let frame = match tokio::time::timeout_at(deadline, answers.message()).await {
+            // A request that was sent since has its own deadline.
+            Err(_) if sent.deadline() > deadline => continue,
+            Err(elapsed) => return Some(Err(RPCError::Network(NetworkError::new(&elapsed)))),
+            Ok(Err(status)) => return Some(Err(rpc_error(&status))),
+            Ok(Ok(None)) => return None,
+            Ok(Ok(Some(frame))) => frame,
+        };
+        sent.answered();
+        let body = check(group, frame).map_err(|status| RPCError::Network(NetworkError::new(&status)));
+        return Some(body.and_then(|body| decoded(wire::streamed(body))));
     }
 }
 
@@ -77,6 +134,40 @@ impl RaftNetworkV2<TypeConfig> for Network {
         let call = client.append(self.peers.frame(wire::put_append(&rpc)));
         let answer = tokio::time::timeout(option.hard_ttl(), call).await;
         decoded(wire::appended(self.body(answer)?))
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _option: RPCOption,
+    ) -> BoxFuture<'s, RpcResult<BoxStream<'s, RpcResult<StreamAppendResult<TypeConfig>>>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
+    {
+        Box::pin(async move {
+            let mut client = self.client()?;
+            let (sent, peers) = (Unanswered::default(), self.peers.clone());
+            let noted = sent.clone();
+            let frames = input.map(move |request| {
+                noted.sent();
+                peers.frame(wire::put_append(&request))
+            });
+            let call = tokio::time::timeout(APPEND_PATIENCE, client.append_stream(frames)).await;
+            let answers = match call {
+                Err(elapsed) => return Err(RPCError::Network(NetworkError::new(&elapsed))),
+                Ok(Err(status)) => return Err(rpc_error(&status)),
+                Ok(Ok(response)) => response.into_inner(),
+            };
+            let group = self.peers.group.clone();
+            let answers = stream::unfold(Some((answers, sent, group)), |state| async move {
+                let (mut answers, sent, group) = state?;
+                match next_answer(&mut answers, &sent, &group).await? {
+                    Ok(answer) => Some((Ok(answer), Some((answers, sent, group)))),
+                    Err(error) => Some((Err(error), None)),
+                }
+            });
+            Ok(Box::pin(answers) as BoxStream<'s, _>)
+        })
     }
 
     async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> RpcResult<VoteResponse<TypeConfig>> {

@@ -13,9 +13,12 @@ use crate::raft::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
 use crate::raft::types::Meta;
 use crate::reply;
 use bytes::Bytes;
+use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use openraft::Snapshot;
+use parking_lot::Mutex;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
 type Answer = Result<Response<Frame>, Status>;
@@ -62,6 +65,42 @@ impl Peer for PeerService {
         }
         let response = self.group.raft.append_entries(append).await.map_err(failed)?;
         self.answer(wire::put_appended(&response))
+    }
+
+    type AppendStreamStream = BoxStream<'static, Result<Frame, Status>>;
+
+    async fn append_stream(
+        &self,
+        request: Request<Streaming<Frame>>,
+    ) -> Result<Response<Self::AppendStreamStream>, Status> {
+        let (peers, broken) = (self.group.peers.clone(), Arc::new(Mutex::new(None)));
+        let requests = stream::unfold((request.into_inner(), broken.clone()), move |(mut frames, broken)| {
+            let peers = peers.clone();
+            async move {
+                let next = match frames.message().await {
+                    Ok(None) => return None,
+                    Ok(Some(frame)) => {
+                        check(&peers.group, frame).and_then(|body| wire::append(body).map_err(undecodable))
+                    }
+                    Err(status) => Err(status),
+                };
+                match next {
+                    Ok(append) => Some((append, (frames, broken))),
+                    Err(status) => {
+                        *broken.lock() = Some(status);
+                        None
+                    }
+                }
+            }
+        });
+        let peers = self.group.peers.clone();
+        let answers = self.group.raft.stream_append(requests).map(move |answer| {
+            let result = answer.map_err(failed)?;
+            Ok(peers.frame(wire::put_streamed(&result)))
+        });
+        // What could not be read ends the answers, after those to what was read before.
+        let last = stream::once(async move { broken.lock().take().map(Err) });
+        Ok(Response::new(Box::pin(answers.chain(last.filter_map(std::future::ready)))))
     }
 
     async fn vote(&self, request: Request<Frame>) -> Answer {

@@ -6,7 +6,8 @@ use crate::group::Standing;
 use crate::raft::types::{self, TypeConfig, log_id, option, put_log_id, put_option};
 use bytes::{BufMut, Bytes};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
+    TransferLeaderRequest, VoteRequest, VoteResponse,
 };
 
 pub fn put_append(request: &AppendEntriesRequest<TypeConfig>) -> Vec<u8> {
@@ -57,6 +58,36 @@ pub fn appended(body: Bytes) -> Result<AppendEntriesResponse<TypeConfig>, Decode
         3 => AppendEntriesResponse::Conflict,
         4 => AppendEntriesResponse::HigherVote(types::vote(&mut from)?),
         tag => return Err(DecodeError::Tag { what: "append response", tag }),
+    })
+}
+
+/// The answer to one request of a stream.
+pub fn put_streamed(result: &StreamAppendResult<TypeConfig>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match result {
+        Ok(id) => {
+            out.put_u8(1);
+            put_option(&mut out, id.as_ref(), put_log_id);
+        }
+        Err(StreamAppendError::Conflict(id)) => {
+            out.put_u8(2);
+            put_log_id(&mut out, id);
+        }
+        Err(StreamAppendError::HigherVote(vote)) => {
+            out.put_u8(3);
+            types::put_vote(&mut out, vote);
+        }
+    }
+    out
+}
+
+pub fn streamed(body: Bytes) -> Result<StreamAppendResult<TypeConfig>, DecodeError> {
+    let mut from = Reader::new(body);
+    Ok(match from.u8()? {
+        1 => Ok(option(&mut from, log_id)?),
+        2 => Err(StreamAppendError::Conflict(log_id(&mut from)?)),
+        3 => Err(StreamAppendError::HigherVote(types::vote(&mut from)?)),
+        tag => return Err(DecodeError::Tag { what: "stream append response", tag }),
     })
 }
 
