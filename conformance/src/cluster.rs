@@ -161,9 +161,11 @@ impl Cluster {
         up.as_ref().map(Child::id).context("the cluster is not running")
     }
 
-    /// Takes everything down, as `make down` does, and removes the data directory.
+    /// Takes everything down, as `make down` does, and removes the data directory. Stores beside it end after it.
     pub fn down(&self) -> anyhow::Result<()> {
-        self.take_down(&["--purge"])
+        self.take_down(&["--purge"])?;
+        self.external.iter().for_each(External::end);
+        Ok(())
     }
 
     fn take_down(&self, flags: &[&str]) -> anyhow::Result<()> {

@@ -165,7 +165,8 @@ impl External {
         self.start_all()
     }
 
-    fn end(&self) {
+    /// Ends every member; what they hold stays.
+    pub fn end(&self) {
         let running = std::mem::take(&mut *self.running.lock().expect("no holder of the lock panics"));
         for mut child in running.into_values() {
             // One that ended by itself is as good as killed.
