@@ -23,6 +23,7 @@ if [ ! -x "$tools/kubectl" ]; then
   rm -rf "$work"
 fi
 need etcd-client etcdctl "speaks to the store as etcd's users do"
+need etcd-server etcd "keeps a cluster's objects in the store's place"
 
 "$tools/kubectl" version --client --output=json | grep gitVersion
 

@@ -17,11 +17,12 @@ macro_rules! case {
     };
 }
 
-/// Runs the cases whose name contains the first command-line word, if there is one. True when none failed and one ran.
+/// Runs the cases whose name contains a word of the command line, or all if it has none. True when none failed and one ran.
 #[expect(clippy::disallowed_methods, reason = "a person wants to see how long each case took")]
 pub fn run<C>(context: &C, cases: &[Case<C>], on_failure: impl Fn(&C)) -> bool {
-    let filter = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
-    let chosen: Vec<_> = cases.iter().filter(|case| case.name.replace(' ', "").contains(&filter)).collect();
+    let words: Vec<_> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word));
+    let chosen: Vec<_> = cases.iter().filter(|case| wanted(&case.name.replace(' ', ""))).collect();
     println!("\nrunning {} tests", chosen.len());
     let start = Instant::now();
     let mut failed = Vec::new();
