@@ -29,8 +29,8 @@ pub enum Command {
     /// Make keys, certificates and kubeconfigs
     #[command(subcommand)]
     Pki(PkiCommand),
-    /// Run one store member: a replicated, revisioned map
-    Store(StoreArgs),
+    /// Run one store member (a replicated, revisioned map), or look after a store
+    Store(Box<StoreArgs>),
     /// Run one API server on a store
     Apiserver(ApiserverArgs),
     /// Run the scheduler
@@ -271,7 +271,26 @@ pub struct TlsArgs {
 }
 
 #[derive(Args, Debug, Clone)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct StoreArgs {
+    #[command(subcommand)]
+    pub command: Option<StoreCommand>,
+    #[command(flatten)]
+    pub member: Option<MemberArgs>,
+}
+
+#[derive(Subcommand, Debug, Clone)]
+pub enum StoreCommand {
+    /// Show how members are, one line each
+    Status(StoreStatusArgs),
+    /// Save, look at, or restore a group's snapshot
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
+}
+
+/// One member of one group.
+#[derive(Args, Debug, Clone)]
+pub struct MemberArgs {
     /// Where this member keeps its log and snapshots
     #[arg(long, value_name = "DIR")]
     pub data_dir: PathBuf,
@@ -291,16 +310,99 @@ pub struct StoreArgs {
     /// 0: no quota [default: 8 GiB, leases 2 GiB, events 4 GiB]
     #[arg(long, value_name = "BYTES")]
     pub quota_bytes: Option<u64>,
-    /// Where peers and API servers reach this member
+    /// Where peers, API servers and etcd's clients reach this member; its metrics are at /metrics
     #[arg(long, default_value = "127.0.0.1:2380", value_name = "HOST:PORT")]
     pub listen: std::net::SocketAddr,
+    /// Without TLS, for tests and measurements: only where every member is on a loopback address
+    #[arg(long, conflicts_with_all = ["tls_cert", "tls_key", "client_ca"])]
+    pub insecure: bool,
+    /// The certificate to serve and to call with (PEM)
+    #[arg(long, value_name = "FILE", required_unless_present = "insecure", help_heading = "TLS")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its key (PEM)
+    #[arg(long, value_name = "FILE", required_unless_present = "insecure", help_heading = "TLS")]
+    pub tls_key: Option<PathBuf>,
+    /// The authority that signs members' and clients' certificates (PEM)
+    #[arg(long, value_name = "FILE", required_unless_present = "insecure", help_heading = "TLS")]
+    pub client_ca: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    Table,
+    Json,
+}
+
+/// How a command reaches members.
+#[derive(Args, Debug, Clone)]
+pub struct StorePkiArgs {
+    /// The folder with the cluster's keys, as `gantry pki init` makes it; not needed for http:// on loopback addresses
+    #[arg(long, value_name = "DIR")]
+    pub pki_dir: Option<PathBuf>,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct StoreStatusArgs {
+    /// The members to ask, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "127.0.0.1:2380", value_name = "HOST:PORT")]
+    pub endpoints: Vec<String>,
+    /// How to print it
+    #[arg(short, long, default_value = "table", value_name = "FORMAT")]
+    pub output: Output,
     #[command(flatten)]
-    pub tls: TlsArgs,
+    pub pki: StorePkiArgs,
+}
+
+#[derive(Subcommand, Debug, Clone)]
+pub enum SnapshotCommand {
+    /// Save a member's state to a file, checked and readable by its owner only
+    Save {
+        /// The file to write
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The member to ask
+        #[arg(long, value_name = "HOST:PORT", required_unless_present = "data_dir", conflicts_with = "data_dir")]
+        endpoint: Option<String>,
+        /// The directory of a member that does not run, such as store/state below the data directory of `gantry up`
+        #[arg(long, value_name = "DIR")]
+        data_dir: Option<PathBuf>,
+        #[command(flatten)]
+        pki: StorePkiArgs,
+    },
+    /// Check a saved file and show what is in it
+    Status {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// How to print it
+        #[arg(short, long, default_value = "table", value_name = "FORMAT")]
+        output: Output,
+    },
+    /// Make the directory of one member of a new group that begins with a saved file; do it for each member
+    Restore {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The member's new directory; it must be empty or not there
+        #[arg(long, value_name = "DIR")]
+        data_dir: PathBuf,
+        /// The group: state, leases or events
+        #[arg(long, default_value = "state", value_name = "GROUP")]
+        group: String,
+        /// The member's number
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        member_id: u64,
+        /// Every member of the new group, as N=HOST:PORT; the same for each [default: this one, alone]
+        #[arg(long, value_delimiter = ',', value_name = "N=HOST:PORT")]
+        members: Vec<String>,
+        /// How many revisions later the new group begins: more than the old one wrote after the snapshot, so that no
+        /// client takes the new revisions for old ones
+        #[arg(long, default_value_t = 1_000_000_000, value_name = "N")]
+        bump_revision: u64,
+    },
 }
 
 #[derive(Args, Debug, Clone)]
 pub struct ApiserverArgs {
-    /// Where the stores are, as state=HOST:PORT,leases=HOST:PORT,events=HOST:PORT
+    /// Where the stores are, as state=HOST:PORT,leases=HOST:PORT,events=HOST:PORT; http://… is taken on loopback addresses
     #[arg(long, value_name = "ENDPOINTS")]
     pub store_endpoints: String,
     /// The address and port to listen on
@@ -366,6 +468,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_store_member_has_tls_unless_it_is_told_not_to() {
+        let parse = |words: &str| Cli::try_parse_from(["gantry", "store"].into_iter().chain(words.split_whitespace()));
+        assert!(parse("").is_err());
+        assert!(parse("--data-dir d").unwrap_err().to_string().contains("--tls-cert"));
+        assert!(parse("--data-dir d --tls-cert c --tls-key k --client-ca a").is_ok());
+        assert!(parse("--data-dir d --insecure").is_ok());
+        assert!(parse("--data-dir d --insecure --tls-cert c").is_err());
+        assert!(parse("status --endpoints a:1,b:2 -o json").is_ok());
+        assert!(parse("snapshot save f").is_err());
+        assert!(parse("snapshot save f --endpoint a:1").is_ok());
+        assert!(parse("snapshot restore f --data-dir d --members 1=a:1,2=b:2,3=c:3 --member-id 2").is_ok());
     }
 
     #[test]

@@ -46,7 +46,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Status(args) => commands::status(args).await,
         Command::Image(command) => commands::image(command).await,
         Command::Pki(command) => commands::pki(command),
-        Command::Store(args) => roles::stores::run(args).await,
+        Command::Store(args) => commands::store(*args).await,
         Command::Apiserver(args) => roles::standalone::apiserver(args).await,
         Command::Kubelet(args) => roles::kubelet::run(args).await,
         Command::Proxy(args) => roles::proxy::run(args).await,

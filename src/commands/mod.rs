@@ -1,8 +1,10 @@
 //! The small commands: status, images, keys. Each prints for people and returns.
 
 mod status;
+mod store;
 
 pub use status::status;
+pub use store::store;
 
 use crate::cli::{ImageCommand, PkiCommand, PkiInitArgs};
 use crate::containerd::Containerd;

@@ -3,7 +3,7 @@
 //! It decides how long each group lets writes wait for one another, and what Events live for. Which kind is kept in
 //! which group is decided elsewhere, by one table.
 
-use crate::cli::StoreArgs;
+use crate::cli::MemberArgs;
 use crate::datadir::{DataDir, make_dir};
 use crate::pki::{self, Pki};
 use crate::problem::Problem;
@@ -11,8 +11,9 @@ use crate::roles::tls;
 use crate::{preflight, stop};
 use anyhow::Context;
 use gantry_apiserver::Stores;
-use gantry_store::{Group, GroupConfig, RemoteStore};
+use gantry_store::{Caps, Group, GroupConfig, GroupError, RemoteStore, StoreTls};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,16 +25,19 @@ struct Kind {
     linger: Duration,
     /// How long what is not written again lives.
     ttl: Option<Duration>,
+    caps: Option<Caps>,
     quota_bytes: u64,
 }
 
 const GROUPS: [Kind; 3] = [
-    Kind { name: "state", linger: Duration::ZERO, ttl: None, quota_bytes: 8 << 30 },
-    Kind { name: "leases", linger: Duration::from_millis(10), ttl: None, quota_bytes: 2 << 30 },
+    Kind { name: "state", linger: Duration::ZERO, ttl: None, caps: None, quota_bytes: 8 << 30 },
+    Kind { name: "leases", linger: Duration::from_millis(10), ttl: None, caps: None, quota_bytes: 2 << 30 },
     Kind {
         name: "events",
         linger: Duration::from_millis(50),
         ttl: Some(Duration::from_secs(3600)),
+        // A namespace is what comes before the fourth slash of /registry/events/NAMESPACE/NAME.
+        caps: Some(Caps { slash: 4, each_bytes: 64 << 20, all_bytes: 1 << 30 }),
         quota_bytes: 4 << 30,
     },
 ];
@@ -43,7 +47,7 @@ pub async fn open(data: &DataDir) -> anyhow::Result<(Stores, Vec<Group>)> {
     let open = |index: usize| {
         let name = GROUPS[index].name;
         let config = config(name, &data.store(name));
-        async move { Group::open(config?).await.with_context(|| format!("opening the store group {name}")) }
+        async move { Group::open(config?).await.map_err(judge).with_context(|| format!("opening the store group {name}")) }
     };
     let (state, leases, events) = tokio::try_join!(open(0), open(1), open(2))?;
     let groups = vec![state.clone(), leases.clone(), events.clone()];
@@ -54,20 +58,54 @@ fn config(name: &str, dir: &Path) -> anyhow::Result<GroupConfig> {
     let known = GROUPS.iter().find(|kind| kind.name == name);
     let kind = known.ok_or_else(|| Problem::new(format!("--group {name}: state, leases or events")))?;
     make_dir(dir, 0o700)?;
-    let Kind { linger, ttl, quota_bytes, .. } = *kind;
-    Ok(GroupConfig { linger, ttl, quota_bytes, ..GroupConfig::single(name, dir) })
+    let Kind { linger, ttl, caps, quota_bytes, .. } = *kind;
+    Ok(GroupConfig { linger, ttl, caps, quota_bytes, ..GroupConfig::single(name, dir) })
 }
 
 /// Stores that run elsewhere, as `state=HOST:PORT,HOST:PORT,leases=…,events=…`.
 pub fn remote(endpoints: &str, keys: &Pki) -> anyhow::Result<Stores> {
     let groups = parse_endpoints(endpoints)?;
-    let tls =
-        tls::store(&keys.certificate(pki::STORE_PEER), &keys.key(pki::STORE_PEER), &keys.certificate(pki::STORE_CA))?;
     let connect = |name: &str| -> anyhow::Result<Arc<RemoteStore>> {
         let members = groups.get(name).ok_or_else(|| Problem::new(format!("--store-endpoints names no {name}=…")))?;
-        Ok(Arc::new(RemoteStore::new(members, Some(&tls))?))
+        let (members, tls) = dial(members, Some(keys))?;
+        Ok(Arc::new(RemoteStore::new(&members, tls.as_ref())?))
     };
     Ok(Stores { state: connect("state")?, leases: connect("leases")?, events: connect("events")? })
+}
+
+/// The `host:port` of members, and what to show them; nothing only if all are `http://` on loopback addresses.
+pub fn dial(members: &[String], keys: Option<&Pki>) -> anyhow::Result<(Vec<String>, Option<StoreTls>)> {
+    let plain = members.iter().filter(|member| member.starts_with("http://")).count();
+    let address = |member: &String| {
+        let address = member.strip_prefix("http://").or_else(|| member.strip_prefix("https://")).unwrap_or(member);
+        address.trim_end_matches('/').to_owned()
+    };
+    let addresses: Vec<_> = members.iter().map(address).collect();
+    if plain == 0 {
+        let keys = keys.ok_or_else(|| Problem::new("--pki-dir: the folder with the cluster's keys is needed"))?;
+        let certificate = keys.certificate(pki::STORE_PEER);
+        return Ok((
+            addresses,
+            Some(tls::store(&certificate, &keys.key(pki::STORE_PEER), &keys.certificate(pki::STORE_CA))?),
+        ));
+    }
+    if plain < members.len() {
+        return Err(Problem::new(format!("{}: all of a group or none of it with http://", members.join(","))).into());
+    }
+    check_loopback(addresses.iter().map(String::as_str), "http://")?;
+    Ok((addresses, None))
+}
+
+/// What is not encrypted must not leave this machine.
+fn check_loopback<'a>(addresses: impl Iterator<Item = &'a str>, because: &str) -> Result<(), Problem> {
+    for address in addresses {
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let ip: Option<IpAddr> = host.trim_start_matches('[').trim_end_matches(']').parse().ok();
+        if host != "localhost" && !ip.is_some_and(|ip| ip.is_loopback()) {
+            return Err(Problem::new(format!("{because} is for loopback addresses only, and {address} is none")));
+        }
+    }
+    Ok(())
 }
 
 /// A word with `=` begins a group, one without goes on with it.
@@ -91,39 +129,54 @@ fn parse_endpoints(text: &str) -> Result<BTreeMap<String, Vec<String>>, Problem>
 }
 
 /// `gantry store`: one member of one group, until it is told to stop.
-pub async fn run(args: StoreArgs) -> anyhow::Result<()> {
-    let members = parse_members(&args)?;
+pub async fn run(args: MemberArgs) -> anyhow::Result<()> {
+    let members = parse_members(&args.members, args.member_id)?;
+    let tls = match (&args.tls_cert, &args.tls_key, &args.client_ca) {
+        (Some(certificate), Some(key), Some(authority)) => Some(tls::store(certificate, key, authority)?),
+        _ => {
+            let listen = args.listen.to_string();
+            check_loopback(members.values().map(String::as_str).chain([&listen[..]]), "--insecure")?;
+            None
+        }
+    };
     preflight::check_ports(&[(args.listen, "--listen")])?;
-    let tls = tls::store(&args.tls.tls_cert, &args.tls.tls_key, &args.tls.client_ca)?;
+    let listener = std::net::TcpListener::bind(args.listen).with_context(|| format!("listening on {}", args.listen))?;
+    let listen = listener.local_addr()?;
     let mut config = config(&args.group, &args.data_dir)?;
     config.member = args.member_id;
-    config.members = members;
+    config.members = if members.is_empty() { BTreeMap::from([(args.member_id, listen.to_string())]) } else { members };
     config.join = args.join;
     config.quota_bytes = args.quota_bytes.unwrap_or(config.quota_bytes);
-    config.tls = Some(tls);
-    config.listener =
-        Some(std::net::TcpListener::bind(args.listen).with_context(|| format!("listening on {}", args.listen))?);
+    config.tls = tls;
+    config.listener = Some(listener);
     let cancel = stop::signal_token()?;
-    let group = Group::open(config).await?;
-    tracing::info!(group = args.group, member = args.member_id, listen = %args.listen, "store member serves");
+    let group = tokio::select! {
+        group = Group::open(config) => group.map_err(judge)?,
+        () = cancel.cancelled() => return Ok(()),
+    };
+    tracing::info!(group = args.group, member = args.member_id, %listen, "store member serves");
     cancel.cancelled().await;
     group.shutdown().await;
     Ok(())
 }
 
-/// Without `--members`, this member is alone.
-fn parse_members(args: &StoreArgs) -> Result<BTreeMap<u64, String>, Problem> {
-    if args.members.is_empty() {
-        return Ok(BTreeMap::from([(args.member_id, args.listen.to_string())]));
-    }
+/// What a person has to put right is told in one line.
+fn judge(error: GroupError) -> anyhow::Error {
+    let acts = !matches!(error, GroupError::Raft(_) | GroupError::Listen(_));
+    let error = anyhow::Error::from(error);
+    if acts { Problem::new(format!("{error:#}")).into() } else { error }
+}
+
+/// `N=HOST:PORT` each; if there are any, this member must be one of them.
+pub fn parse_members(members: &[String], this: u64) -> Result<BTreeMap<u64, String>, Problem> {
     let parse = |member: &String| {
         let pair = member.split_once('=').and_then(|(id, address)| Some((id.parse().ok()?, address.to_owned())));
         pair.ok_or_else(|| Problem::new(format!("--members {member}: write it as NUMBER=HOST:PORT")))
     };
-    let members: BTreeMap<u64, String> = args.members.iter().map(parse).collect::<Result<_, _>>()?;
-    match members.contains_key(&args.member_id) {
+    let members: BTreeMap<u64, String> = members.iter().map(parse).collect::<Result<_, _>>()?;
+    match members.is_empty() || members.contains_key(&this) {
         true => Ok(members),
-        false => Err(Problem::new(format!("--members does not name this member, {}", args.member_id))),
+        false => Err(Problem::new(format!("--members does not name this member, {this}"))),
     }
 }
 
@@ -136,6 +189,17 @@ mod tests {
         let groups = parse_endpoints("state=a:1,b:1, leases=c:2,events=d:3").unwrap();
         assert_eq!(groups["state"], ["a:1", "b:1"]);
         assert_eq!((groups["leases"].len(), groups["events"].len()), (1, 1));
+        let plain = |members: &[&str]| dial(&members.iter().map(|m| (*m).to_owned()).collect::<Vec<_>>(), None);
+        let (addresses, tls) = plain(&["http://127.0.0.1:1", "http://[::1]:2/"]).unwrap();
+        assert_eq!((addresses, tls.is_none()), (vec!["127.0.0.1:1".to_owned(), "[::1]:2".to_owned()], true));
+        for (members, says) in [
+            (&["http://192.0.2.1:1"][..], "loopback addresses only"),
+            (&["http://127.0.0.1:1", "127.0.0.1:2"], "all of a group or none"),
+            (&["127.0.0.1:2"], "--pki-dir"),
+        ] {
+            let error = plain(members).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(says), "{members:?}: {error}");
+        }
         assert!(parse_endpoints("a:1").unwrap_err().to_string().contains("begin with a group"));
     }
 }

@@ -38,7 +38,8 @@ pub fn store(certificate: &Path, key: &Path, authority: &Path) -> anyhow::Result
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, load_key()?)?;
-    server.alpn_protocols = vec![b"h2".to_vec()];
+    // HTTP/1 is for those who only look at the metrics.
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     client.alpn_protocols = vec![b"h2".to_vec()];
     Ok(StoreTls { server: Arc::new(server), client: Arc::new(client) })
 }

@@ -4,7 +4,7 @@
 use crate::api::{
     Compare, CompareTarget, Delete, LeaseId, Only, Op, Put, RangeRequest, Relation, Revision, SortBy, Txn,
 };
-use crate::mvcc::{Alarm, AlarmKind, Command, Compact, Entry};
+use crate::mvcc::{Alarm, AlarmKind, Command, Compact, Entry, Identity};
 use bytes::{Buf, BufMut, Bytes};
 
 /// Bytes that are not what this version writes.
@@ -96,6 +96,7 @@ const COMMAND_COMPACT: u8 = 2;
 const COMMAND_GRANT: u8 = 3;
 const COMMAND_REVOKE: u8 = 4;
 const COMMAND_ALARM: u8 = 5;
+const COMMAND_FOUND: u8 = 6;
 /// Transactions in transactions in …; `limits` allows fewer.
 pub const MAX_NESTING: usize = 128;
 
@@ -126,6 +127,10 @@ pub fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
                 out.put_u8(COMMAND_REVOKE);
                 put_lease(out, *id);
             }
+            Command::Found(identity) => {
+                out.put_u8(COMMAND_FOUND);
+                put_identity(out, identity);
+            }
             Command::Alarm { alarm, raise } => {
                 out.put_slice(&[COMMAND_ALARM, u8::from(*raise)]);
                 put_alarm(out, *alarm);
@@ -143,6 +148,7 @@ pub fn entry(from: &mut Reader) -> Result<Entry, DecodeError> {
             COMMAND_COMPACT => Command::Compact(compact(from)?),
             COMMAND_GRANT => Command::Grant { id: lease(from)?, ttl_s: from.u64()?.cast_signed() },
             COMMAND_REVOKE => Command::Revoke { id: lease(from)? },
+            COMMAND_FOUND => Command::Found(identity(from)?),
             COMMAND_ALARM => Command::Alarm { raise: from.u8()? != 0, alarm: alarm(from)? },
             tag => return Err(DecodeError::Tag { what: "command", tag }),
         });
@@ -156,6 +162,17 @@ pub fn put_lease(out: &mut Vec<u8>, id: LeaseId) {
 
 pub fn lease(from: &mut Reader) -> Result<LeaseId, DecodeError> {
     Ok(LeaseId(from.u64()?.cast_signed()))
+}
+
+pub fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
+    out.put_u64_le(identity.cluster);
+    put_bytes(out, identity.group.as_bytes());
+}
+
+pub fn identity(from: &mut Reader) -> Result<Identity, DecodeError> {
+    let cluster = from.u64_le()?;
+    let group = String::from_utf8(from.bytes()?.to_vec()).map_err(|_| DecodeError::Range)?;
+    Ok(Identity { cluster, group })
 }
 
 pub fn put_alarm(out: &mut Vec<u8>, alarm: Alarm) {
@@ -426,8 +443,9 @@ mod tests {
         let compact = Compact { revision: Revision(300), check: Some((Revision(299), u64::MAX)) };
         let grant = Command::Grant { id: LeaseId(7), ttl_s: 60 };
         let alarm = Command::Alarm { alarm: Alarm { kind: AlarmKind::NoSpace, member: 3 }, raise: true };
+        let found = Command::Found(Identity { cluster: u64::MAX, group: "state".into() });
         let revoke = Command::Revoke { id: LeaseId(7) };
-        let commands = vec![Command::Txn(txn), Command::Compact(compact), grant, revoke, alarm];
+        let commands = vec![Command::Txn(txn), Command::Compact(compact), grant, revoke, alarm, found];
         Entry { time_ms: 128, commands }
     }
 

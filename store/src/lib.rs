@@ -3,7 +3,9 @@
 //! This crate knows keys, values and revisions. It never knows a Kubernetes kind, JSON or HTTP.
 
 mod api;
+mod backup;
 mod codec;
+mod counts;
 mod etcd;
 mod group;
 mod hub;
@@ -30,9 +32,10 @@ mod proto {
     }
 }
 
-pub use etcd::RemoteStore;
-pub use group::{Group, GroupConfig, GroupError, GroupStats};
+pub use backup::{BackupError, Restore, SavedSnapshot, inspect, restore, save, save_stopped};
+pub use etcd::{MemberStatus, RemoteStore, member_status};
+pub use group::{Group, GroupConfig, GroupError, IdentityError};
 pub use limits::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TXN_BYTES, MAX_VALUE_BYTES};
 pub use mem::MemStore;
-pub use mvcc::Retention;
+pub use mvcc::{Caps, Retention};
 pub use peer::{StoreTls, TlsError};

@@ -4,6 +4,7 @@ use super::Face;
 use super::cluster::change_status;
 use super::errors::status;
 use crate::api::{Revision, StoreError};
+use crate::backup::BLOCK_BYTES;
 use crate::mvcc::{Alarm, AlarmKind, Command};
 use crate::proto::etcd::alarm_request::AlarmAction;
 use crate::proto::etcd::{self, maintenance_server::Maintenance};
@@ -24,8 +25,6 @@ type Blobs = Pin<Box<dyn Stream<Item = Result<etcd::SnapshotResponse, Status>> +
 const VERSION: &str = "3.5.21";
 /// How much of a snapshot goes into one message (etcd's size).
 const BLOB_BYTES: usize = 32 << 10;
-/// What clients expect of a snapshot's length: a multiple of this, and a SHA-256 of it at the end.
-const BLOCK_BYTES: u64 = 512;
 
 /// Our hash has 64 bits; etcd's answer has room for half of them.
 fn short(hash: u64) -> u32 {

@@ -5,6 +5,7 @@ mod auth;
 mod cluster;
 mod convert;
 pub mod errors;
+mod inquiry;
 mod kv;
 mod lease;
 mod maintenance;
@@ -18,6 +19,7 @@ use crate::group::{Handle, Serving};
 use crate::peer::MAX_MESSAGE;
 use crate::proto::etcd::{self, ResponseHeader};
 
+pub use inquiry::{MemberStatus, member_status};
 pub use remote::RemoteStore;
 
 use etcd::auth_server::AuthServer;
@@ -40,7 +42,7 @@ pub struct Face {
 impl Face {
     fn header(&self, revision: Revision) -> Option<ResponseHeader> {
         Some(ResponseHeader {
-            cluster_id: self.handle.cluster,
+            cluster_id: self.handle.cluster(),
             member_id: self.handle.member,
             revision: revision.0.cast_signed(),
             raft_term: self.handle.term(),

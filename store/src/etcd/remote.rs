@@ -77,7 +77,7 @@ enum Again {
 /// What a failed call means, and whether another member may be tried.
 fn judge(status: &Status, again: Again) -> (StoreError, bool) {
     if let Some(error) = errors::known(status) {
-        let next = matches!(error, StoreError::Unavailable(_));
+        let next = matches!(error, StoreError::Unavailable(_) | StoreError::DiskFull { .. });
         return (error, next);
     }
     match status.code() {

@@ -3,10 +3,13 @@
 //! What an entry does is `mvcc`'s decision, who leads is Raft's; here they are only put together.
 
 mod clock;
+mod identity;
 mod lessor;
 #[cfg(test)]
 mod member_tests;
 mod members;
+mod metrics;
+mod news;
 mod propose;
 mod quota;
 mod read;
@@ -18,10 +21,11 @@ mod tests;
 mod upkeep;
 
 use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest};
+use crate::counts::Counts;
 use crate::etcd::EtcdServices;
 use crate::hub::Hub;
 use crate::limits;
-use crate::mvcc::{Command, Compact, MAX_TTL_MS, Mvcc, Reply, Retention};
+use crate::mvcc::{Caps, Command, Compact, MAX_TTL_MS, Mvcc, Reply, Retention};
 use crate::peer::{Factory, MAX_MESSAGE, PeerService, Peers, Services, StoreTls, TlsError, serve};
 use crate::proto::peer_server::PeerServer;
 use crate::raft::log::Log;
@@ -42,6 +46,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use identity::{IdentityError, Owner};
 pub use lessor::Standing;
 pub use members::{ChangeError, Member};
 pub use propose::ProposeError;
@@ -71,6 +76,8 @@ pub struct GroupConfig {
     pub linger: Duration,
     /// Keys not written for this long are deleted, each in a revision of its own.
     pub ttl: Option<Duration>,
+    /// What is more is deleted, the oldest first, looked at every few seconds.
+    pub caps: Option<Caps>,
     pub retention: Retention,
     /// The live keys and the history together may have this many bytes; 0 = as many as there is room for.
     pub quota_bytes: u64,
@@ -94,6 +101,7 @@ impl GroupConfig {
             join: false,
             linger: Duration::ZERO,
             ttl: None,
+            caps: None,
             retention: Retention::default(),
             quota_bytes: DEFAULT_QUOTA_BYTES,
             log_keep: 1_000,
@@ -116,6 +124,8 @@ pub enum GroupError {
     Snapshot(#[from] SnapshotError),
     #[error("a member's address cannot be used")]
     Address(#[from] TlsError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     #[error("Raft does not start: {0}")]
     Raft(String),
     #[error("the listener cannot be used")]
@@ -132,22 +142,6 @@ pub struct Group {
     stop: Arc<DropGuard>,
 }
 
-/// A member's size at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupStats {
-    pub revision: Revision,
-    /// The oldest readable revision.
-    pub oldest: Revision,
-    pub keys: usize,
-    /// Keys and values of the live keys.
-    pub live_bytes: u64,
-    /// Memory that only history holds.
-    pub superseded_bytes: u64,
-    /// The log that a restart would have to apply again.
-    pub log_bytes: u64,
-    pub leader: bool,
-}
-
 /// What the parts of a running member share.
 #[derive(Clone)]
 pub struct Handle {
@@ -155,9 +149,11 @@ pub struct Handle {
     pub hub: Arc<Hub>,
     pub peers: Peers,
     pub snapshots: Snapshots,
-    pub cluster: u64,
     pub member: u64,
+    pub group: Arc<str>,
     pub quota_bytes: u64,
+    pub counts: Arc<Counts>,
+    retention: Retention,
     wal: Wal,
     clock: Arc<StoreClock>,
     lessor: Arc<Lessor>,
@@ -165,6 +161,11 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// Random since the group began; 0 until the first leader has said it.
+    pub fn cluster(&self) -> u64 {
+        self.hub.view().identity().map_or(0, |identity| identity.cluster)
+    }
+
     pub fn term(&self) -> u64 {
         self.wal.vote().map_or(0, |vote| vote.leader_id.term)
     }
@@ -199,12 +200,14 @@ impl Group {
 
     async fn open_here(mut config: GroupConfig) -> Result<Self, GroupError> {
         validate(&config)?;
+        identity::check(&config).await?;
         let single = config.members.len() == 1 && !config.join;
         let handle = start_raft(&config).await?;
         let cancel = CancellationToken::new();
         let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
         let reader = read::Reader::start(handle.clone(), cancel.clone());
-        tokio::spawn(upkeep::run(handle.clone(), proposer.clone(), config.ttl, config.retention, cancel.clone()));
+        tokio::spawn(upkeep::run(handle.clone(), proposer.clone(), config.ttl, config.caps, cancel.clone()));
+        tokio::spawn(news::run(handle.clone(), proposer.clone(), config.dir.clone(), cancel.clone()));
         tokio::spawn(room::run(handle.clone(), cancel.clone()));
         tokio::spawn(upkeep::revoke_expired(handle.clone(), proposer.clone(), cancel.clone()));
         let group = Self { handle, proposer, reader, stop: Arc::new(cancel.clone().drop_guard()) };
@@ -266,7 +269,9 @@ impl Group {
         let store =
             Serving { proposer: self.proposer.clone(), reader: self.reader.clone(), hub: self.handle.hub.clone() };
         let etcd = EtcdServices::new(store, self.handle.clone());
-        tokio::spawn(serve(listener, tls.cloned(), Services { peer, etcd }, cancel));
+        let handle = self.handle.clone();
+        let metrics = Arc::new(move || metrics::text(&handle.reading()));
+        tokio::spawn(serve(listener, tls.cloned(), Services { peer, etcd, metrics }, cancel));
         Ok(())
     }
 
@@ -275,18 +280,20 @@ impl Group {
         self.handle.hub.view().revision()
     }
 
-    /// What this member holds, for metrics.
-    pub fn stats(&self) -> GroupStats {
-        let view = self.handle.hub.view();
-        GroupStats {
-            revision: view.revision(),
-            oldest: view.oldest(),
-            keys: view.keys(),
-            live_bytes: view.live_bytes(),
-            superseded_bytes: view.superseded_bytes(),
-            log_bytes: self.handle.wal.bytes_after(self.handle.snapshots.current().unwrap_or_default().0),
-            leader: self.is_leader(),
-        }
+    /// Random since the group began; 0 until its first leader has said it.
+    pub fn cluster(&self) -> u64 {
+        self.handle.cluster()
+    }
+
+    #[cfg(test)]
+    pub async fn command(&self, command: Command) -> Result<Revision, StoreError> {
+        let reply = self.proposer.propose(vec![command]).await?.into_iter().next();
+        reply.map_or_else(|| Err(StoreError::Unknown("the reply is missing".into())), Reply::into_done)
+    }
+
+    /// This member's metrics, in Prometheus' text form.
+    pub fn metrics(&self) -> String {
+        metrics::text(&self.handle.reading())
     }
 
     /// The hash chain over everything this member has applied.
@@ -337,8 +344,10 @@ fn validate(config: &GroupConfig) -> Result<(), GroupError> {
 
 async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
     let dir = config.dir.clone();
+    let counts = Arc::new(Counts::default());
     let wal_config = WalConfig {
         linger: config.linger,
+        counts: counts.clone(),
         #[cfg(test)]
         space: config.space.clone(),
         ..WalConfig::default()
@@ -357,8 +366,8 @@ async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
     let hub = Hub::new(mvcc.clone());
     let snapshots = Snapshots::new(dir, current);
     let roster = Roster::new(&config.members);
-    let machine = Machine::new(mvcc, hub.clone(), snapshots.clone(), roster.clone());
-    let peers = Peers::new(&config.name, config.tls.as_ref(), roster);
+    let machine = Machine::new(mvcc, hub.clone(), snapshots.clone(), roster.clone(), counts.clone());
+    let peers = Peers::new(&config.name, config.member, hub.clone(), config.tls.as_ref(), roster);
     for (_, address) in config.members.iter().filter(|(id, _)| **id != config.member) {
         crate::peer::channel(address, config.tls.as_ref())?;
     }
@@ -367,18 +376,19 @@ async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
     let raft = Raft::new(config.member, Arc::new(raft_config), factory, Log::new(wal.clone()), machine);
     let raft = raft.await.map_err(|error| GroupError::Raft(error.to_string()))?;
     let clock = Arc::new(StoreClock::default());
-    let (cluster, lessor) = (cluster_id(&config.name), Arc::default());
     Ok(Handle {
         raft,
         hub,
         peers,
         snapshots,
-        cluster,
         member: config.member,
+        group: config.name.as_str().into(),
         quota_bytes: config.quota_bytes,
+        counts,
+        retention: config.retention,
         wal,
         clock,
-        lessor,
+        lessor: Arc::default(),
         changing: Arc::default(),
     })
 }
@@ -403,12 +413,6 @@ fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::Confi
         ..openraft::Config::default()
     }
     .validate()
-}
-
-/// A group's number towards etcd's clients.
-fn cluster_id(name: &str) -> u64 {
-    let crc = u64::from(crc32fast::hash(name.as_bytes()));
-    crc << 32 | !crc & 0xffff_ffff
 }
 
 /// The store that this member's listener offers; it does not keep the member alive.

@@ -4,6 +4,7 @@
 use super::{Handle, PATIENCE, RETRY, quota};
 use crate::api::StoreError;
 use crate::codec;
+use crate::counts::Counts;
 use crate::limits;
 use crate::mvcc::{Applied, Command, Entry, Reply};
 use crate::peer::ForwardError;
@@ -12,6 +13,7 @@ use openraft::errors::{ClientWriteError, Fatal};
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -81,6 +83,7 @@ fn size(command: &Command) -> usize {
     match command {
         Command::Txn(txn) => limits::size(txn),
         Command::Compact(_) | Command::Grant { .. } | Command::Revoke { .. } | Command::Alarm { .. } => 32,
+        Command::Found(_) => 64,
     }
 }
 
@@ -131,8 +134,14 @@ async fn dispatch(handle: &Handle, mut batch: Vec<Request>, permit: OwnedSemapho
     // The entry is shared with the log; only a batch that has to be sent elsewhere is encoded.
     let submitted = handle.submit(commands).await;
     let handle = handle.clone();
+    Counts::one_more(&handle.counts.proposed);
+    Counts::one_more(&handle.counts.pending);
     tokio::spawn(async move {
         let outcome = handle.finish(submitted).await;
+        handle.counts.pending.fetch_sub(1, Ordering::Relaxed);
+        if outcome.is_err() {
+            Counts::one_more(&handle.counts.failed);
+        }
         drop(permit);
         answer(outcome, &counts, replies);
     });
@@ -219,6 +228,7 @@ impl Handle {
     /// Sees an entry through: here if this member leads, otherwise with whoever does, until patience ends.
     async fn finish(&self, mut submitted: Submitted) -> Outcome {
         let deadline = tokio::time::Instant::now() + PATIENCE;
+        let mut last = StoreError::Unavailable("no leader".into());
         loop {
             let entry = submitted.entry.clone();
             let leader = match self.settle(submitted).await {
@@ -229,6 +239,8 @@ impl Handle {
             if let Some(leader) = leader.filter(|leader| *leader != self.member) {
                 match self.pass_on(leader, &entry).await {
                     Ok(replies) => return Ok(replies),
+                    // It is about to hand on the lead.
+                    Err(ForwardError::Store(full @ StoreError::DiskFull { .. })) => last = full,
                     Err(ForwardError::Store(error)) => return Err(error),
                     Err(ForwardError::Unknown(error)) => return Err(StoreError::Unknown(error)),
                     Err(ForwardError::NotLeader) => {}
@@ -238,7 +250,7 @@ impl Handle {
                 }
             }
             if tokio::time::Instant::now() >= deadline {
-                return Err(StoreError::Unavailable("no leader".into()));
+                return Err(last);
             }
             // A leader is being elected: certainly not done, so trying again is safe.
             tokio::time::sleep(RETRY).await;

@@ -1,4 +1,4 @@
-//! What a member does while its disk is full: as a leader it takes no writes and hands the lead to a member that has room.
+//! What a member does while its disk is full: it takes no writes, and as a leader hands the lead to one that has room.
 //! What is in the log already waits for space (`wal::reserve`).
 
 use super::Handle;
@@ -17,10 +17,9 @@ fn successor(member: u64, voters: impl IntoIterator<Item = u64>, last: u64, has:
 }
 
 impl Handle {
-    /// Whether this member takes writes; one that does not lead passes them on.
+    /// Whether this member takes writes. One that does not lead would pass them on, but not hear what became of them.
     pub fn check_disk(&self) -> Result<(), StoreError> {
-        let refuses = self.wal.is_full() && self.raft.is_leader();
-        if refuses { Err(StoreError::DiskFull { member: self.member }) } else { Ok(()) }
+        if self.wal.is_full() { Err(StoreError::DiskFull { member: self.member }) } else { Ok(()) }
     }
 
     fn successor(&self) -> Option<u64> {
@@ -41,7 +40,7 @@ pub async fn run(handle: Handle, cancel: CancellationToken) {
             () = cancel.cancelled() => return,
             _ = timer.tick() => {}
         }
-        if handle.check_disk().is_ok() {
+        if handle.check_disk().is_ok() || !handle.raft.is_leader() {
             continue;
         }
         let Some(to) = handle.successor() else { continue };

@@ -100,7 +100,7 @@ async fn concurrent_conditional_writes_have_one_winner() {
 /// Three members in one process, on ports that the kernel picked.
 pub struct Cluster {
     dirs: Vec<TempDir>,
-    members: BTreeMap<u64, String>,
+    pub members: BTreeMap<u64, String>,
     groups: Vec<Option<Group>>,
     pub spaces: [crate::wal::Space; 3],
     tls: Option<StoreTls>,

@@ -3,7 +3,9 @@
 
 use super::propose::Proposer;
 use super::{Handle, quota};
-use crate::mvcc::{Command, Compact, Retention, compaction, expired};
+use crate::api::Txn;
+use crate::mvcc::{Caps, Command, Compact, Mvcc, Retention, compaction, expired, surplus};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -14,8 +16,10 @@ const LEASES_EVERY: Duration = Duration::from_millis(500);
 const REVOKE_MOST: usize = 100;
 /// The log that a restart may have to apply again: this, or as much as the snapshot itself.
 const LOG_BYTES: u64 = 64 << 20;
-/// Expiries in one round; the rest follows in the next.
-const EXPIRE_MOST: usize = 1_000;
+/// Deletions of expired or surplus keys in one round; the rest follows in the next.
+const DELETE_MOST: usize = 50_000;
+/// Of these in one log entry.
+const DELETE_EACH: usize = 1_000;
 /// Looking for expired keys visits all keys, so it is not done every round.
 const EXPIRE_ROUNDS: u32 = 6;
 /// A compaction of fewer revisions than this waits for `PATIENT_ROUNDS`, so that a quiet store stays quiet.
@@ -48,7 +52,7 @@ pub async fn run(
     handle: Handle,
     proposer: Proposer,
     ttl: Option<Duration>,
-    retention: Retention,
+    caps: Option<Caps>,
     cancel: CancellationToken,
 ) {
     let mut timer = tokio::time::interval(EVERY);
@@ -61,10 +65,15 @@ pub async fn run(
             _ = timer.tick() => {}
         }
         if let Some(now_ms) = handle.leader_time().filter(|_| handle.check_disk().is_ok()) {
-            compact(&handle, &proposer, now_ms, &retention, &mut small_rounds).await;
+            compact(&handle, &proposer, now_ms, &handle.retention, &mut small_rounds).await;
             clear_alarms(&handle, &proposer).await;
             if let Some(ttl) = ttl.filter(|_| round.is_multiple_of(EXPIRE_ROUNDS)) {
-                expire(&handle, &proposer, now_ms, ttl).await;
+                let ttl_ms = ttl.as_millis() as u64;
+                delete(&handle, &proposer, move |view| expired(view, now_ms, ttl_ms, DELETE_MOST)).await;
+            }
+            if let Some(caps) = caps {
+                let dropped = delete(&handle, &proposer, move |view| surplus(view, &caps, DELETE_MOST)).await;
+                handle.counts.dropped.fetch_add(dropped, Ordering::Relaxed);
             }
         }
         snapshot(&handle).await;
@@ -104,18 +113,26 @@ async fn clear_alarms(handle: &Handle, proposer: &Proposer) {
     }
 }
 
-async fn expire(handle: &Handle, proposer: &Proposer, now_ms: u64, ttl: Duration) {
+/// Deletes what `find` finds to be due, and says how many keys went; others may have been quicker.
+async fn delete(handle: &Handle, proposer: &Proposer, find: impl FnOnce(&Mvcc) -> Vec<Txn> + Send + 'static) -> u64 {
     let view = handle.hub.view();
-    let ttl_ms = ttl.as_millis() as u64;
-    let due = tokio::task::spawn_blocking(move || expired(&view, now_ms, ttl_ms, EXPIRE_MOST));
-    let Ok(due) = due.await else { return };
-    if due.is_empty() {
-        return;
+    let Ok(due) = tokio::task::spawn_blocking(move || find(&view)).await else { return 0 };
+    let mut due = due.into_iter().map(Command::Txn).peekable();
+    let mut deleted = 0;
+    while due.peek().is_some() {
+        match proposer.propose(due.by_ref().take(DELETE_EACH).collect()).await {
+            Ok(replies) => {
+                let succeeded =
+                    replies.into_iter().filter_map(|reply| reply.into_txn().ok()).filter(|txn| txn.succeeded);
+                deleted += succeeded.count() as u64;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "keys that are due were not deleted");
+                return deleted;
+            }
+        }
     }
-    let commands = due.into_iter().map(Command::Txn).collect();
-    if let Err(error) = proposer.propose(commands).await {
-        tracing::warn!(%error, "expired keys were not deleted");
-    }
+    deleted
 }
 
 async fn snapshot(handle: &Handle) {

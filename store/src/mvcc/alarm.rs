@@ -61,7 +61,7 @@ impl Mvcc {
         let (grows, writes) = match command {
             Command::Txn(txn) => (limits::puts(txn), txn.writes()),
             Command::Grant { .. } => (true, true),
-            Command::Compact(_) | Command::Revoke { .. } | Command::Alarm { .. } => (false, false),
+            Command::Compact(_) | Command::Revoke { .. } | Command::Found(_) | Command::Alarm { .. } => (false, false),
         };
         if writes && self.alarmed(AlarmKind::Corrupt) {
             return Err(StoreError::Corrupt("an alarm says so".into()));

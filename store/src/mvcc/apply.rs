@@ -6,6 +6,7 @@ use super::{Applied, Change, Command, Commit, Compact, Diverged, Entry, Live, Ma
 use super::{MARK_EVERY_MS, MARK_KEPT_MS, chain};
 use crate::api::{LeaseId, Put, Revision, StoreError};
 use crate::limits;
+use std::sync::Arc;
 
 /// What a live key counts for.
 pub(super) fn size(version: &Version) -> u64 {
@@ -29,6 +30,10 @@ pub fn apply(mvcc: &mut Mvcc, entry: &Entry) -> Result<Applied, Diverged> {
                 granted.map_or_else(Reply::Refused, |()| Reply::Done(mvcc.revision()))
             }
             Command::Revoke { id } => mvcc.revoke(*id).map_or_else(Reply::Refused, |()| Reply::Done(mvcc.revision())),
+            Command::Found(identity) => {
+                mvcc.identity.get_or_insert_with(|| Arc::new(identity.clone()));
+                Reply::Done(mvcc.revision())
+            }
             Command::Alarm { alarm, raise } => {
                 mvcc.set_alarm(*alarm, *raise);
                 Reply::Done(mvcc.revision())

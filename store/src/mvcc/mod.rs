@@ -5,6 +5,7 @@
 
 mod alarm;
 mod apply;
+mod caps;
 mod chain;
 mod history;
 mod lease;
@@ -24,9 +25,10 @@ use std::sync::Arc;
 
 pub use alarm::{Alarm, AlarmKind};
 pub use apply::apply;
+pub use caps::{Caps, surplus};
 pub use lease::Lease;
 pub use read::Span;
-pub use retain::{MARK_KEPT_MS, MAX_TTL_MS, Retention, compaction, expired};
+pub use retain::{Lag, MARK_KEPT_MS, MAX_TTL_MS, Retention, compaction, expired, lag};
 pub use transfer::{Base, Builder};
 pub use version::Version;
 
@@ -50,11 +52,21 @@ pub enum Command {
     Revoke {
         id: LeaseId,
     },
+    /// Says who the group is, once and for all: the first one counts.
+    Found(Identity),
     /// Raises an alarm, or clears it.
     Alarm {
         alarm: Alarm,
         raise: bool,
     },
+}
+
+/// Which group of which cluster a state belongs to. It is no part of the hash chain: it says nothing about the content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Random, never 0.
+    pub cluster: u64,
+    pub group: String,
 }
 
 /// Forgets what only readers before `revision` could see.
@@ -253,6 +265,7 @@ pub struct Mvcc {
     /// Keys and values of the live keys.
     live_bytes: u64,
     alarms: OrdSet<Alarm>,
+    identity: Option<Arc<Identity>>,
     hash: u64,
     time_ms: u64,
     /// Sparse, at most one a second, newest last.
@@ -272,6 +285,7 @@ impl Default for Mvcc {
             superseded_bytes: 0,
             live_bytes: 0,
             alarms: OrdSet::new(),
+            identity: None,
             hash: 0,
             time_ms: 0,
             marks: Vector::new(),
@@ -297,6 +311,11 @@ impl Mvcc {
     /// The hash chain over everything applied so far.
     pub fn hash(&self) -> u64 {
         self.hash
+    }
+
+    /// Known once the first leader has said it.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_deref()
     }
 
     pub fn time_ms(&self) -> u64 {

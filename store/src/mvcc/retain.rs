@@ -36,6 +36,22 @@ pub fn compaction(mvcc: &Mvcc, now_ms: u64, retention: &Retention) -> Option<Rev
     (target >= first).then_some(Revision(target))
 }
 
+/// How far compaction is behind what `retention` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lag {
+    pub revisions: u64,
+    /// Since the oldest history should have gone.
+    pub ms: u64,
+}
+
+pub fn lag(mvcc: &Mvcc, now_ms: u64, retention: &Retention) -> Lag {
+    let everything = Retention { step: u64::MAX / 2, ..*retention };
+    let Some(due) = compaction(mvcc, now_ms, &everything) else { return Lag::default() };
+    let oldest = mvcc.oldest().0;
+    let written = mvcc.marks.iter().find(|mark| mark.revision > oldest).map_or(mvcc.time_ms, |mark| mark.time_ms);
+    Lag { revisions: due.0 - oldest, ms: now_ms.saturating_sub(written + retention.keep_ms) }
+}
+
 /// One transaction for each key that was last written more than `ttl_ms` before `now_ms`, oldest first, at most `most`.
 ///
 /// Each deletes a single key, and only if it was not written since, so every expiry is a revision of its own.

@@ -3,10 +3,11 @@
 //! It knows no file format.
 
 use super::read::Span;
-use super::{Alarm, Change, Commit, Lease, Live, Mark, Mvcc, Version};
+use super::{Alarm, Change, Commit, Identity, Lease, Live, Mark, Mvcc, Version};
 use crate::api::{KeyValue, LeaseId, Op, Put, Revision};
 use bytes::Bytes;
 use imbl::OrdSet;
+use std::sync::Arc;
 
 /// What a state is besides its keys and commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,31 @@ impl Mvcc {
     }
 }
 
+/// What a restored state holds at its last revision: the deletion of this key, which nobody has seen.
+const RESTORED: &[u8] = b"gantry/restored";
+
+impl Mvcc {
+    /// The keys and leases of this state at a revision that is `bump` later, for another group: everything before it is
+    /// compacted, so that whoever watched the old line of revisions cannot go on in the new one as if nothing had happened.
+    pub fn restored(&self, bump: u64, identity: Identity) -> Self {
+        let compacted = self.revision + bump.max(1);
+        let mut builder = Builder::new(Base { compacted, hash: self.hash, ..self.base() });
+        builder.identity(identity);
+        self.live.iter().for_each(|live| builder.key(&live.0.key_value()));
+        // A state has the commit of its oldest readable revision, and every commit changes something.
+        builder.key(&KeyValue {
+            key: Bytes::from_static(RESTORED),
+            create_revision: Revision(compacted - 1),
+            mod_revision: Revision(compacted - 1),
+            version: 1,
+            value: Bytes::new(),
+            lease: LeaseId::NONE,
+        });
+        builder.commit(&[Op::delete(RESTORED)], self.hash);
+        builder.finish()
+    }
+}
+
 impl Change {
     /// What makes this change again, given the state before it.
     pub fn op(&self) -> Op {
@@ -65,6 +91,10 @@ impl Builder {
         let version = Version::from(kv);
         self.mvcc.live_bytes += super::apply::size(&version);
         self.mvcc.live.insert(Live(version));
+    }
+
+    pub fn identity(&mut self, identity: Identity) {
+        self.mvcc.identity = Some(Arc::new(identity));
     }
 
     pub fn alarm(&mut self, alarm: Alarm) {

@@ -9,6 +9,7 @@ use crate::api::{LeaseId, Revision, StoreError};
 use crate::codec::{DecodeError, Reader};
 use crate::etcd::errors;
 use crate::group::Standing;
+use crate::hub::Hub;
 use crate::mvcc::Reply;
 use crate::proto::Frame;
 use crate::proto::peer_client::PeerClient;
@@ -16,7 +17,7 @@ use crate::raft::roster::Roster;
 use crate::reply;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -32,6 +33,8 @@ const VERSION: u32 = 2;
 pub const MAX_MESSAGE: usize = 64 << 20;
 /// Told by a member that does not lead; the write was certainly not taken.
 const NOT_LEADER: &str = "not the leader";
+/// Different refusals that are logged, each once.
+const STRANGERS: usize = 16;
 const FORWARD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A write or a read that another member did not answer.
@@ -51,15 +54,25 @@ pub enum ForwardError {
 #[derive(Clone)]
 pub struct Peers {
     group: Arc<str>,
+    member: u64,
+    hub: Arc<Hub>,
     tls: Option<StoreTls>,
     pub roster: Roster,
+    /// What was last said about members that do not belong together: it is said once.
+    strangers: Arc<Mutex<BTreeSet<String>>>,
     /// By member, with the address that each was made for.
     channels: Arc<Mutex<BTreeMap<u64, (String, Channel)>>>,
 }
 
 impl Peers {
-    pub fn new(group: &str, tls: Option<&StoreTls>, roster: Roster) -> Self {
-        Self { group: group.into(), tls: tls.cloned(), roster, channels: Arc::default() }
+    pub fn new(group: &str, member: u64, hub: Arc<Hub>, tls: Option<&StoreTls>, roster: Roster) -> Self {
+        let (channels, strangers) = (Arc::default(), Arc::default());
+        Self { group: group.into(), member, hub, tls: tls.cloned(), roster, channels, strangers }
+    }
+
+    /// The cluster that this member belongs to; 0 until it is known.
+    fn cluster(&self) -> u64 {
+        self.hub.view().identity().map_or(0, |identity| identity.cluster)
     }
 
     /// Connects when it is first used, and again when it broke or the member has moved. `None`: nobody knows where it is.
@@ -88,33 +101,46 @@ impl Peers {
         Some(client.max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE))
     }
 
-    fn frame(&self, body: impl Into<Bytes>) -> Frame {
-        Frame { group: self.group.to_string(), version: VERSION, body: body.into() }
+    /// `to` is 0 in an answer.
+    fn frame(&self, to: u64, body: impl Into<Bytes>) -> Frame {
+        let (group, cluster) = (self.group.to_string(), self.cluster());
+        Frame { group, version: VERSION, body: body.into(), cluster, from: self.member, to }
+    }
+
+    /// The body of a frame that is for this member.
+    fn check(&self, frame: Frame) -> Result<Bytes, Status> {
+        let ours = Ours { group: &self.group, cluster: self.cluster(), member: self.member };
+        check(&ours, frame).inspect_err(|refusal| {
+            let mut said = self.strangers.lock();
+            if said.len() < STRANGERS && said.insert(refusal.message().to_owned()) {
+                tracing::error!(member = self.member, "refused a member's message: {}", refusal.message());
+            }
+        })
     }
 
     /// Passes encoded commands on to the leader.
     pub async fn propose(&self, leader: u64, commands: Bytes) -> Result<Vec<Reply>, ForwardError> {
         let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
-        let answer = within(client.propose(self.frame(commands))).await?;
+        let answer = within(client.propose(self.frame(leader, commands))).await?;
         reply::replies(&mut Reader::new(self.body(answer)?)).map_err(decoding)
     }
 
     /// Asks the leader for a revision that every acknowledged write is at or before.
     pub async fn read_index(&self, leader: u64) -> Result<Revision, ForwardError> {
         let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
-        let answer = within(client.read_index(self.frame(Bytes::new()))).await?;
+        let answer = within(client.read_index(self.frame(leader, Bytes::new()))).await?;
         Reader::new(self.body(answer)?).u64().map(Revision).map_err(decoding)
     }
 
     /// Asks the leader how a lease stands, after renewing it if so asked.
     pub async fn lease(&self, leader: u64, id: LeaseId, renew: bool) -> Result<Standing, ForwardError> {
         let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
-        let answer = within(client.lease(self.frame(wire::put_lease(id, renew)))).await?;
+        let answer = within(client.lease(self.frame(leader, wire::put_lease(id, renew)))).await?;
         wire::standing(self.body(answer)?).map_err(decoding)
     }
 
     fn body(&self, frame: Frame) -> Result<Bytes, ForwardError> {
-        check(&self.group, frame).map_err(|status| ForwardError::Unknown(status.to_string()))
+        self.check(frame).map_err(|status| ForwardError::Unknown(status.to_string()))
     }
 }
 
@@ -152,17 +178,70 @@ pub fn never_sent(status: &Status) -> bool {
     false
 }
 
-/// The body of a frame of this group and version.
-fn check(group: &str, frame: Frame) -> Result<Bytes, Status> {
-    if frame.group != group {
-        return Err(Status::invalid_argument(format!("this is group {group:?}, the frame is for {:?}", frame.group)));
+/// Who the receiver of a frame is; cluster 0 is not known yet.
+struct Ours<'a> {
+    group: &'a str,
+    cluster: u64,
+    member: u64,
+}
+
+/// The body of a frame of this group, cluster and version that was meant for this member.
+fn check(ours: &Ours<'_>, frame: Frame) -> Result<Bytes, Status> {
+    let Frame { group, version, body, cluster, from, to } = frame;
+    let refuse = |text: String| Err(Status::failed_precondition(text));
+    if group != ours.group {
+        return refuse(format!("this is group {:?}, member {from} is of group {group:?}", ours.group));
     }
-    if frame.version != VERSION {
-        return Err(Status::invalid_argument(format!("unknown frame version {}", frame.version)));
+    if version != VERSION {
+        return Err(Status::invalid_argument(format!("unknown frame version {version}")));
     }
-    Ok(frame.body)
+    if cluster != 0 && ours.cluster != 0 && cluster != ours.cluster {
+        let ours = ours.cluster;
+        return refuse(format!("this member is of cluster {ours:016x}, member {from} of cluster {cluster:016x}"));
+    }
+    if to != 0 && to != ours.member {
+        return refuse(format!("this is member {}, member {from} takes it for member {to}", ours.member));
+    }
+    Ok(body)
 }
 
 fn decoding(error: DecodeError) -> ForwardError {
     ForwardError::Unknown(format!("the leader's answer cannot be decoded: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_members_of_one_group_and_cluster_understand_each_other() {
+        let frame = |group: &str, cluster, to| Frame {
+            group: group.into(),
+            version: VERSION,
+            body: "b".into(),
+            cluster,
+            from: 2,
+            to,
+        };
+        let rows = [
+            (frame("state", 7, 1), 7, None),
+            (frame("state", 0, 1), 7, None),
+            (frame("state", 7, 0), 0, None),
+            (frame("leases", 7, 1), 7, Some("this is group \"state\", member 2 is of group \"leases\"")),
+            (frame("state", 8, 1), 7, Some("of cluster 0000000000000007, member 2 of cluster 0000000000000008")),
+            (frame("state", 7, 3), 7, Some("this is member 1, member 2 takes it for member 3")),
+            (Frame { version: VERSION + 1, ..frame("state", 7, 1) }, 7, Some("unknown frame version")),
+        ];
+        for (frame, cluster, expect) in rows {
+            let what = format!("{frame:?}");
+            let answer = check(&Ours { group: "state", cluster, member: 1 }, frame);
+            match expect {
+                None => assert_eq!(answer.unwrap(), "b", "{what}"),
+                Some(text) => {
+                    let error = answer.unwrap_err();
+                    assert!(error.message().contains(text), "{what}: {error}");
+                }
+            }
+        }
+    }
 }

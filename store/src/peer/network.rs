@@ -1,6 +1,6 @@
 //! Openraft's network: one client for each other member, over the group's shared connections.
 
-use super::{Peers, check, wire};
+use super::{Peers, wire};
 use crate::proto::Frame;
 use crate::proto::peer_client::PeerClient;
 use crate::raft::snapshot::SnapshotFile;
@@ -65,7 +65,7 @@ impl Network {
         match answer {
             Err(elapsed) => Err(RPCError::Network(NetworkError::new(&elapsed))),
             Ok(Err(status)) => Err(rpc_error(&status)),
-            Ok(Ok(frame)) => check(&self.peers.group, frame.into_inner()).map_err(|s| NetworkError::new(&s).into()),
+            Ok(Ok(frame)) => self.peers.check(frame.into_inner()).map_err(|s| NetworkError::new(&s).into()),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Unanswered {
 async fn next_answer(
     answers: &mut Streaming<Frame>,
     sent: &Unanswered,
-    group: &str,
+    peers: &Peers,
 ) -> Option<RpcResult<StreamAppendResult<TypeConfig>>> {
     loop {
         let deadline = sent.deadline();
@@ -113,7 +113,7 @@ async fn next_answer(
             Ok(Ok(Some(frame))) => frame,
         };
         sent.answered();
-        let body = check(group, frame).map_err(|status| RPCError::Network(NetworkError::new(&status)));
+        let body = peers.check(frame).map_err(|status| RPCError::Network(NetworkError::new(&status)));
         return Some(body.and_then(|body| decoded(wire::streamed(body))));
     }
 }
@@ -131,7 +131,7 @@ impl RaftNetworkV2<TypeConfig> for Network {
         option: RPCOption,
     ) -> RpcResult<AppendEntriesResponse<TypeConfig>> {
         let mut client = self.client()?;
-        let call = client.append(self.peers.frame(wire::put_append(&rpc)));
+        let call = client.append(self.peers.frame(self.target, wire::put_append(&rpc)));
         let answer = tokio::time::timeout(option.hard_ttl(), call).await;
         decoded(wire::appended(self.body(answer)?))
     }
@@ -146,11 +146,11 @@ impl RaftNetworkV2<TypeConfig> for Network {
     {
         Box::pin(async move {
             let mut client = self.client()?;
-            let (sent, peers) = (Unanswered::default(), self.peers.clone());
+            let (sent, peers, target) = (Unanswered::default(), self.peers.clone(), self.target);
             let noted = sent.clone();
             let frames = input.map(move |request| {
                 noted.sent();
-                peers.frame(wire::put_append(&request))
+                peers.frame(target, wire::put_append(&request))
             });
             let call = tokio::time::timeout(APPEND_PATIENCE, client.append_stream(frames)).await;
             let answers = match call {
@@ -158,11 +158,11 @@ impl RaftNetworkV2<TypeConfig> for Network {
                 Ok(Err(status)) => return Err(rpc_error(&status)),
                 Ok(Ok(response)) => response.into_inner(),
             };
-            let group = self.peers.group.clone();
-            let answers = stream::unfold(Some((answers, sent, group)), |state| async move {
-                let (mut answers, sent, group) = state?;
-                match next_answer(&mut answers, &sent, &group).await? {
-                    Ok(answer) => Some((Ok(answer), Some((answers, sent, group)))),
+            let peers = self.peers.clone();
+            let answers = stream::unfold(Some((answers, sent, peers)), |state| async move {
+                let (mut answers, sent, peers) = state?;
+                match next_answer(&mut answers, &sent, &peers).await? {
+                    Ok(answer) => Some((Ok(answer), Some((answers, sent, peers)))),
                     Err(error) => Some((Err(error), None)),
                 }
             });
@@ -172,7 +172,7 @@ impl RaftNetworkV2<TypeConfig> for Network {
 
     async fn vote(&mut self, rpc: VoteRequest<TypeConfig>, option: RPCOption) -> RpcResult<VoteResponse<TypeConfig>> {
         let mut client = self.client()?;
-        let call = client.vote(self.peers.frame(wire::put_vote(&rpc)));
+        let call = client.vote(self.peers.frame(self.target, wire::put_vote(&rpc)));
         let answer = tokio::time::timeout(option.hard_ttl(), call).await;
         decoded(wire::voted(self.body(answer)?))
     }
@@ -183,7 +183,7 @@ impl RaftNetworkV2<TypeConfig> for Network {
         option: RPCOption,
     ) -> RpcResult<VoteResponse<TypeConfig>> {
         let mut client = self.client()?;
-        let call = client.pre_vote(self.peers.frame(wire::put_vote(&rpc)));
+        let call = client.pre_vote(self.peers.frame(self.target, wire::put_vote(&rpc)));
         let answer = tokio::time::timeout(option.hard_ttl(), call).await;
         decoded(wire::voted(self.body(answer)?))
     }
@@ -194,7 +194,7 @@ impl RaftNetworkV2<TypeConfig> for Network {
         option: RPCOption,
     ) -> RpcResult<TransferLeaderResponse<TypeConfig>> {
         let mut client = self.client()?;
-        let call = client.transfer_leader(self.peers.frame(wire::put_transfer(&request)));
+        let call = client.transfer_leader(self.peers.frame(self.target, wire::put_transfer(&request)));
         let answer = tokio::time::timeout(option.hard_ttl(), call).await;
         // Whether it took the lead is seen by its votes.
         self.body(answer).map(|_| Ok(()))
@@ -208,10 +208,10 @@ impl RaftNetworkV2<TypeConfig> for Network {
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         let mut client = self.client()?;
-        let head = self.peers.frame(wire::put_installing(&vote, &snapshot.meta));
-        let peers = self.peers.clone();
+        let head = self.peers.frame(self.target, wire::put_installing(&vote, &snapshot.meta));
+        let (peers, target) = (self.peers.clone(), self.target);
         let (failed, failure) = oneshot::channel();
-        let chunks = chunks(snapshot.snapshot, failed).map(move |chunk| peers.frame(chunk));
+        let chunks = chunks(snapshot.snapshot, failed).map(move |chunk| peers.frame(target, chunk));
         let frames = stream::iter([head]).chain(chunks);
         tokio::select! {
             closed = cancel => Err(StreamingError::Closed(closed)),

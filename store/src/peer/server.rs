@@ -1,6 +1,6 @@
 //! Answers the other members. It hands Raft's messages to openraft and writes to the group's proposer.
 
-use super::{NOT_LEADER, check, wire};
+use super::{NOT_LEADER, wire};
 use crate::api::StoreError;
 use crate::codec::{self, Reader};
 use crate::etcd::errors;
@@ -10,12 +10,13 @@ use crate::group::ReadError;
 use crate::proto::Frame;
 use crate::proto::peer_server::Peer;
 use crate::raft::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
-use crate::raft::types::Meta;
+use crate::raft::types::{Meta, TypeConfig};
 use crate::reply;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use openraft::Snapshot;
+use openraft::raft::AppendEntriesRequest;
 use parking_lot::Mutex;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -33,17 +34,19 @@ impl PeerService {
     }
 
     fn open(&self, frame: Frame) -> Result<Bytes, Status> {
-        check(&self.group.peers.group, frame)
+        self.group.peers.check(frame)
     }
 
     fn answer(&self, body: Vec<u8>) -> Answer {
-        Ok(Response::new(self.group.peers.frame(body)))
+        Ok(Response::new(self.group.peers.frame(0, body)))
     }
 }
 
 impl Handle {
-    fn check_room(&self) -> Result<(), Status> {
-        if self.is_full() { Err(errors::status(StoreError::DiskFull { member: self.member })) } else { Ok(()) }
+    /// Entries have to be refused before Raft has them: it would not answer, not even to a vote, until they are on disk.
+    fn check_room(&self, append: &AppendEntriesRequest<TypeConfig>) -> Result<(), Status> {
+        let refuses = self.is_full() && !append.entries.is_empty();
+        if refuses { Err(errors::status(StoreError::DiskFull { member: self.member })) } else { Ok(()) }
     }
 }
 
@@ -59,10 +62,7 @@ fn failed(error: impl std::fmt::Display) -> Status {
 impl Peer for PeerService {
     async fn append(&self, request: Request<Frame>) -> Answer {
         let append = wire::append(self.open(request.into_inner())?).map_err(undecodable)?;
-        // Before Raft has them: it would not answer, not even to a vote, until they are on disk.
-        if !append.entries.is_empty() {
-            self.group.check_room()?;
-        }
+        self.group.check_room(&append)?;
         let response = self.group.raft.append_entries(append).await.map_err(failed)?;
         self.answer(wire::put_appended(&response))
     }
@@ -73,14 +73,16 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<Frame>>,
     ) -> Result<Response<Self::AppendStreamStream>, Status> {
-        let (peers, broken) = (self.group.peers.clone(), Arc::new(Mutex::new(None)));
+        let (group, broken) = (self.group.clone(), Arc::new(Mutex::new(None)));
         let requests = stream::unfold((request.into_inner(), broken.clone()), move |(mut frames, broken)| {
-            let peers = peers.clone();
+            let group = group.clone();
             async move {
                 let next = match frames.message().await {
                     Ok(None) => return None,
                     Ok(Some(frame)) => {
-                        check(&peers.group, frame).and_then(|body| wire::append(body).map_err(undecodable))
+                        let append =
+                            group.peers.check(frame).and_then(|body| wire::append(body).map_err(undecodable));
+                        append.and_then(|append| group.check_room(&append).map(|()| append))
                     }
                     Err(status) => Err(status),
                 };
@@ -96,7 +98,7 @@ impl Peer for PeerService {
         let peers = self.group.peers.clone();
         let answers = self.group.raft.stream_append(requests).map(move |answer| {
             let result = answer.map_err(failed)?;
-            Ok(peers.frame(wire::put_streamed(&result)))
+            Ok(peers.frame(0, wire::put_streamed(&result)))
         });
         // What could not be read ends the answers, after those to what was read before.
         let last = stream::once(async move { broken.lock().take().map(Err) });
@@ -119,8 +121,8 @@ impl Peer for PeerService {
         let mut frames = request.into_inner();
         let head = frames.message().await?.ok_or_else(|| Status::invalid_argument("the stream is empty"))?;
         let (vote, meta) = wire::installing(self.open(head)?).map_err(undecodable)?;
-        let group = self.group.peers.group.clone();
-        let chunks = frames.map(move |frame| check(&group, frame?));
+        let peers = self.group.peers.clone();
+        let chunks = frames.map(move |frame| peers.check(frame?));
         let file = receive(&self.group.snapshots.dir, &meta, chunks).await?;
         let snapshot = Snapshot { meta, snapshot: file };
         let response = self.group.raft.install_full_snapshot(vote, snapshot).await.map_err(failed)?;

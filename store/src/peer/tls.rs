@@ -130,7 +130,8 @@ async fn serve_connection(
     cancel: CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let io = handshake(stream, acceptor).await?;
-    let mut builder = auto::Builder::new(TokioExecutor::new()).http2_only();
+    // HTTP/1 is for those who only look at the metrics.
+    let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().initial_stream_window_size(4 << 20).initial_connection_window_size(16 << 20);
     let connection = builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(services));
     tokio::select! {
@@ -144,6 +145,8 @@ async fn serve_connection(
 pub struct Services {
     pub peer: PeerServer<PeerService>,
     pub etcd: EtcdServices,
+    /// What `/metrics` answers.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
 impl tower::Service<http::Request<Incoming>> for Services {
@@ -158,6 +161,10 @@ impl tower::Service<http::Request<Incoming>> for Services {
     fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
         let service = request.uri().path().trim_start_matches('/').split('/').next();
         match service {
+            Some("metrics") => {
+                let text = (self.metrics)();
+                Box::pin(async move { Ok(metrics(text)) })
+            }
             Some(peer_server::SERVICE_NAME) => self.peer.call(request),
             Some(etcd::watch_server::SERVICE_NAME) => self.etcd.watch.call(request),
             Some(etcd::lease_server::SERVICE_NAME) => self.etcd.lease.call(request),
@@ -168,6 +175,13 @@ impl tower::Service<http::Request<Incoming>> for Services {
             _ => self.etcd.kv.call(request),
         }
     }
+}
+
+fn metrics(text: String) -> http::Response<tonic::body::Body> {
+    let kind = http::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    let mut response = http::Response::new(tonic::body::Body::new(http_body_util::Full::from(text)));
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    response
 }
 
 async fn handshake(stream: TcpStream, acceptor: Option<TlsAcceptor>) -> io::Result<Io> {

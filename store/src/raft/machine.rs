@@ -4,6 +4,7 @@
 use super::roster::Roster;
 use super::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
 use super::types::{LogId, Meta, Stored, TypeConfig};
+use crate::counts::Counts;
 use crate::hub::Hub;
 use crate::mvcc::{self, Applied, Mvcc};
 use crate::wal;
@@ -29,6 +30,7 @@ pub struct Machine {
     hub: Arc<Hub>,
     snapshots: Snapshots,
     roster: Roster,
+    counts: Arc<Counts>,
 }
 
 /// The current snapshot, shared with whoever builds or sends one.
@@ -73,13 +75,13 @@ impl Snapshots {
 
 impl Machine {
     /// A machine at the state that `snapshots` holds.
-    pub fn new(mvcc: Mvcc, hub: Arc<Hub>, snapshots: Snapshots, roster: Roster) -> Self {
+    pub fn new(mvcc: Mvcc, hub: Arc<Hub>, snapshots: Snapshots, roster: Roster, counts: Arc<Counts>) -> Self {
         let (applied, membership) = match &*snapshots.current.lock() {
             Some((meta, _)) => (meta.last_log_id, meta.last_membership.clone()),
             None => (None, Stored::default()),
         };
         roster.follow(membership.membership());
-        Self { mvcc, applied, membership, hub, snapshots, roster }
+        Self { mvcc, applied, membership, hub, snapshots, roster, counts }
     }
 }
 
@@ -106,6 +108,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
         Strm: Stream<Item = io::Result<EntryResponder<TypeConfig>>> + Unpin + OptionalSend,
     {
         let mut answers = Vec::new();
+        let began = tokio::time::Instant::now();
         while let Some(next) = entries.next().await {
             let (entry, responder) = next?;
             let applied = match &entry.payload {
@@ -118,6 +121,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
                 }
             };
             self.applied = Some(entry.log_id);
+            Counts::one_more(&self.counts.applied);
             answers.extend(responder.map(|responder| (responder, applied)));
             if answers.len() >= PUBLISH_EVERY {
                 self.hub.publish(&self.mvcc);
@@ -126,13 +130,14 @@ impl RaftStateMachine<TypeConfig> for Machine {
         }
         // Readers see a write before its writer hears of it.
         self.hub.publish(&self.mvcc);
+        self.counts.apply.note(began.elapsed());
         answers.into_iter().for_each(|(responder, applied)| responder.send(applied));
         Ok(())
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
         let meta = Meta { last_log_id: self.applied, last_membership: self.membership.clone() };
-        Builder { meta, mvcc: self.mvcc.clone(), snapshots: self.snapshots.clone() }
+        Builder { meta, mvcc: self.mvcc.clone(), snapshots: self.snapshots.clone(), counts: self.counts.clone() }
     }
 
     async fn install_snapshot(&mut self, meta: &Meta, snapshot: SnapshotFile) -> io::Result<()> {
@@ -162,6 +167,7 @@ pub struct Builder {
     meta: Meta,
     mvcc: Mvcc,
     snapshots: Snapshots,
+    counts: Arc<Counts>,
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for Builder {
@@ -173,7 +179,10 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
             let (snapshots, meta, mvcc) = (self.snapshots.clone(), self.meta.clone(), self.mvcc.clone());
             let build = move || snapshots.promote(snapshots.dir.write(&meta, &mvcc)?, &meta);
             match tokio::task::spawn_blocking(build).await.map_err(io::Error::other)? {
-                Ok((meta, snapshot)) => return Ok(Snapshot { meta, snapshot }),
+                Ok((meta, snapshot)) => {
+                    Counts::one_more(&self.counts.snapshots);
+                    return Ok(Snapshot { meta, snapshot });
+                }
                 // An error would stop the member; this one passes.
                 Err(SnapshotError::Io { source, path }) if wal::is_full(&source) => {
                     if !std::mem::replace(&mut warned, true) {
@@ -205,8 +214,10 @@ mod tests {
         let (files, _) = SnapshotDir::open(dir.path()).unwrap();
         let mvcc = Mvcc::default();
         let snapshots = Snapshots::new(files.clone(), None);
-        let mut machine = Machine::new(mvcc.clone(), Hub::new(mvcc.clone()), snapshots.clone(), Roster::default());
-        let mut builder = Builder { meta: meta(5), mvcc: mvcc.clone(), snapshots: snapshots.clone() };
+        let mut machine =
+            Machine::new(mvcc.clone(), Hub::new(mvcc.clone()), snapshots.clone(), Roster::default(), Arc::default());
+        let mut builder =
+            Builder { meta: meta(5), mvcc: mvcc.clone(), snapshots: snapshots.clone(), counts: Arc::default() };
         let received = files.write(&meta(9), &mvcc).unwrap();
         machine.install_snapshot(&meta(9), received).await.unwrap();
         let built = builder.build_snapshot().await.unwrap();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! "GNTRYSNP" | version u8 | 7 zero | frames: length u32 | crc32 u32 | items
-//! item: 1 head (raft's metadata, the state's base) | 2 key | 3 commit | 4 end (keys, commits) | 5 an alarm
+//! item: 1 head (raft's metadata, the state's base) | 2 key | 3 commit | 4 end (keys, commits) | 5 an alarm | 6 whose it is
 //! ```
 
 use super::types::{self, Meta};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const VERSION: u8 = 2;
+pub const VERSION: u8 = 2;
 const MAGIC: &[u8; 8] = b"GNTRYSNP";
 /// Items are gathered into a frame until it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
@@ -28,6 +28,7 @@ const KEY: u8 = 2;
 const COMMIT: u8 = 3;
 const END: u8 = 4;
 const ALARM: u8 = 5;
+const IDENTITY: u8 = 6;
 
 /// Why a snapshot cannot be used. A person acts, or the leader sends another.
 #[derive(Debug, thiserror::Error)]
@@ -175,6 +176,12 @@ fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
         types::put_meta(out, meta);
         put_base(out, &mvcc.base());
     })?;
+    if let Some(identity) = mvcc.identity() {
+        frames.item(|out| {
+            out.put_u8(IDENTITY);
+            codec::put_identity(out, identity);
+        })?;
+    }
     for alarm in mvcc.alarms() {
         frames.item(|out| {
             out.put_u8(ALARM);
@@ -262,6 +269,7 @@ impl Loading {
                 builder.key(&reply::key_value(from)?);
                 self.keys += 1;
             }
+            (IDENTITY, Some((_, builder))) => builder.identity(codec::identity(from)?),
             (ALARM, Some((_, builder))) => builder.alarm(codec::alarm(from)?),
             (COMMIT, Some((_, builder))) => {
                 let hash = from.u64_le()?;
@@ -278,6 +286,12 @@ impl Loading {
         }
         Ok(None)
     }
+}
+
+/// The version of a snapshot that a newer build wrote.
+pub fn newer_version(head: &[u8]) -> Option<u8> {
+    let version = *head.get(8).filter(|_| head.starts_with(MAGIC))?;
+    (version > VERSION).then_some(version)
 }
 
 impl SnapshotFile {

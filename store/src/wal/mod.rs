@@ -9,6 +9,7 @@ mod reserve;
 mod tests;
 mod writer;
 
+use crate::counts::Counts;
 use crate::raft::types::{LogId, RaftEntry, TypeConfig, Vote};
 use index::Index;
 use openraft::storage::IOFlushed;
@@ -40,6 +41,7 @@ pub struct WalConfig {
     /// Entries kept in memory for replication and for applying.
     pub cache_bytes: usize,
     pub space: Space,
+    pub counts: Arc<Counts>,
 }
 
 impl Default for WalConfig {
@@ -50,6 +52,7 @@ impl Default for WalConfig {
             zero_ahead_bytes: 4 << 20,
             cache_bytes: 32 << 20,
             space: Space::default(),
+            counts: Arc::default(),
         }
     }
 }

@@ -193,6 +193,12 @@ pub enum HeaderError {
     Sequence(u64),
 }
 
+/// The version of a segment that a newer build wrote.
+pub fn newer_version(head: &[u8]) -> Option<u8> {
+    let version = *head.get(8).filter(|_| head.starts_with(MAGIC))?;
+    (version > VERSION).then_some(version)
+}
+
 pub fn check_header(bytes: &[u8], sequence: u64) -> Result<(), HeaderError> {
     let header = bytes.get(..SEGMENT_HEADER).ok_or(HeaderError::Torn)?;
     let named = u64::from_le_bytes(header[16..24].try_into().expect("8 bytes"));

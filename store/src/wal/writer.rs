@@ -187,7 +187,9 @@ impl Writer {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        let began = tokio::time::Instant::now();
         self.segment.file.sync_data()?;
+        self.config.counts.fsync.note(began.elapsed());
         if self.segment.durable == 0 {
             sync_dir(&self.dir)?;
         }

@@ -1,0 +1,201 @@
+//! Whose data a directory holds: a file beside the log says the group, the member and the cluster. It is looked at before
+//! anything else is opened, so that a member that is started with what is not its own changes nothing.
+
+use super::GroupConfig;
+use crate::peer::{self, StoreTls};
+use crate::proto::etcd::StatusRequest;
+use crate::proto::etcd::maintenance_client::MaintenanceClient;
+use crate::raft::snapshot;
+use crate::wal;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const FILE: &str = "member";
+const FIRST_LINE: &str = "gantry store member, format ";
+const VERSION: u32 = 1;
+/// How long other members are asked who they are.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a member does not start with this data. A person acts; nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error("{path} cannot be used", path = .path.display())]
+    Io {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{path} is damaged: it does not say whose data this is", path = .path.display())]
+    Damaged { path: PathBuf },
+    #[error("{path} has format version {found}, this build reads versions up to {newest}: use a newer build", path = .path.display())]
+    Newer { path: PathBuf, found: u32, newest: u32 },
+    #[error("{dir} holds the data of member {found}, not of member {expected}", dir = .dir.display())]
+    Member { dir: PathBuf, found: u64, expected: u64 },
+    #[error("{dir} holds the data of group {found:?}, not of group {expected:?}", dir = .dir.display())]
+    Group { dir: PathBuf, found: String, expected: String },
+    #[error(
+        "{dir} holds the data of cluster {ours:016x}, but member {member} at {address} is of cluster {theirs:016x}",
+        dir = .dir.display()
+    )]
+    Cluster { dir: PathBuf, ours: u64, member: u64, address: String, theirs: u64 },
+}
+
+/// What the file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub group: String,
+    pub member: u64,
+    /// 0 = not known yet.
+    pub cluster: u64,
+}
+
+impl Owner {
+    fn text(&self) -> String {
+        let Self { group, member, cluster } = self;
+        format!("{FIRST_LINE}{VERSION}\ngroup {group}\nmember {member}\ncluster {cluster:016x}\n")
+    }
+
+    /// `Err(Some)` names a newer version.
+    fn parse(text: &str) -> Result<Self, Option<u32>> {
+        let mut lines = text.lines();
+        let version = lines.next().and_then(|line| line.strip_prefix(FIRST_LINE)).and_then(|n| n.parse::<u32>().ok());
+        match version {
+            Some(VERSION) => {}
+            Some(newer) if newer > VERSION => return Err(Some(newer)),
+            Some(_) | None => return Err(None),
+        }
+        let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
+        let fields = (|| {
+            let (group, member, cluster) = (field("group")?, field("member")?, field("cluster")?);
+            Some(Self { group, member: member.parse().ok()?, cluster: u64::from_str_radix(&cluster, 16).ok()? })
+        })();
+        fields.ok_or(None)
+    }
+
+    /// `None`: a directory that is new, or older than this file.
+    pub fn read(dir: &Path) -> Result<Option<Self>, IdentityError> {
+        let path = dir.join(FILE);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Self::parse(&text).map(Some).map_err(|newer| match newer {
+                Some(found) => IdentityError::Newer { path, found, newest: VERSION },
+                None => IdentityError::Damaged { path },
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(IdentityError::Io { path, source }),
+        }
+    }
+
+    /// Durable when it returns. Blocks.
+    pub fn write(&self, dir: &Path) -> Result<(), IdentityError> {
+        let path = dir.join(FILE);
+        let temporary = dir.join("member.tmp");
+        let written = || {
+            std::fs::create_dir_all(dir)?;
+            let mut file = File::create(&temporary)?;
+            file.write_all(self.text().as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&temporary, &path)?;
+            wal::sync_dir(dir)
+        };
+        written().map_err(|source| IdentityError::Io { path: path.clone(), source })
+    }
+}
+
+/// Whether `config`'s member may use its directory, which is told from then on whose it is.
+pub async fn check(config: &GroupConfig) -> Result<(), IdentityError> {
+    let dir = config.dir.as_path();
+    let found = Owner::read(dir)?;
+    check_formats(dir)?;
+    let Some(owner) = found else {
+        let owner = Owner { group: config.name.clone(), member: config.member, cluster: 0 };
+        return owner.write(dir);
+    };
+    let Owner { group, member, cluster } = owner;
+    if group != config.name {
+        return Err(IdentityError::Group { dir: dir.to_owned(), found: group, expected: config.name.clone() });
+    }
+    if member != config.member {
+        return Err(IdentityError::Member { dir: dir.to_owned(), found: member, expected: config.member });
+    }
+    let others = config.members.iter().filter(|(id, _)| cluster != 0 && **id != config.member);
+    let asked =
+        others.map(|(id, address)| async move { (*id, address, cluster_of(address, config.tls.as_ref()).await) });
+    for (member, address, theirs) in futures::future::join_all(asked).await {
+        if let Some(theirs) = theirs.filter(|theirs| *theirs != 0 && *theirs != cluster) {
+            let (dir, address) = (dir.to_owned(), address.clone());
+            return Err(IdentityError::Cluster { dir, ours: cluster, member, address, theirs });
+        }
+    }
+    Ok(())
+}
+
+/// The cluster that whoever listens there belongs to. `None`: nobody says.
+async fn cluster_of(address: &str, tls: Option<&StoreTls>) -> Option<u64> {
+    let mut client = MaintenanceClient::new(peer::channel(address, tls).ok()?);
+    let answer = tokio::time::timeout(PATIENCE, client.status(StatusRequest {})).await.ok()?.ok()?;
+    answer.into_inner().header.map(|header| header.cluster_id)
+}
+
+/// Looks at the beginning of each file only.
+fn check_formats(dir: &Path) -> Result<(), IdentityError> {
+    let newer = |path: PathBuf, found: Option<u8>, newest: u8| match found {
+        Some(found) => Err(IdentityError::Newer { path, found: found.into(), newest: newest.into() }),
+        None => Ok(()),
+    };
+    for path in files(&dir.join("wal"), "wal")? {
+        let head = head(&path)?;
+        newer(path, wal::record::newer_version(&head), wal::record::VERSION)?;
+    }
+    for path in files(&dir.join("snapshots"), "snap")? {
+        let head = head(&path)?;
+        newer(path, snapshot::newer_version(&head), snapshot::VERSION)?;
+    }
+    Ok(())
+}
+
+fn files(dir: &Path, extension: &str) -> Result<Vec<PathBuf>, IdentityError> {
+    let at = |source| IdentityError::Io { path: dir.to_owned(), source };
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(at(error)),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(at)?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+fn head(path: &Path) -> Result<Vec<u8>, IdentityError> {
+    use io::Read;
+    let at = |source| IdentityError::Io { path: path.to_owned(), source };
+    let mut head = Vec::new();
+    File::open(path).map_err(at)?.take(wal::record::SEGMENT_HEADER as u64).read_to_end(&mut head).map_err(at)?;
+    Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_survives_and_says_when_it_cannot_be_read() {
+        let owner = Owner { group: "state".into(), member: 3, cluster: 0xfeed };
+        let text = owner.text();
+        assert_eq!(Owner::parse(&text), Ok(owner.clone()));
+        assert_eq!(Owner::parse(&text.replace("format 1", "format 9")), Err(Some(9)));
+        for bad in ["", "something else", &text.replace("member 3", "member x"), &text[..text.len() - 18]] {
+            assert_eq!(Owner::parse(bad), Err(None), "{bad:?}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(Owner::read(dir.path()), Ok(None)));
+        owner.write(dir.path()).unwrap();
+        assert_eq!(Owner::read(dir.path()).unwrap(), Some(owner));
+    }
+}

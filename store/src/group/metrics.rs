@@ -1,0 +1,147 @@
+//! A member's metrics, in Prometheus' text form. It decides names; what they say is read elsewhere.
+
+use super::Handle;
+use crate::counts::Histogram;
+use crate::mvcc::{AlarmKind, Lag, lag};
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+/// Compaction that is further behind than this is told as an error: something keeps the leader from it.
+pub const LAG_BOUND_MS: u64 = 5 * 60 * 1_000;
+
+/// What is measured, at one moment.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    pub group: String,
+    /// Name without the prefix, help, kind, value.
+    pub numbers: Vec<(&'static str, &'static str, &'static str, f64)>,
+    pub histograms: Vec<(&'static str, &'static str, Histogram)>,
+    /// By etcd's name.
+    pub alarms: Vec<(&'static str, bool)>,
+}
+
+impl Handle {
+    /// How far compaction is behind; only the leader knows what time it is in the store.
+    pub fn compaction_lag(&self) -> Lag {
+        let now_ms = self.leader_time();
+        now_ms.map(|now_ms| lag(&self.hub.view(), now_ms, &self.retention)).unwrap_or_default()
+    }
+
+    pub fn reading(&self) -> Reading {
+        let (view, raft, counts) = (self.hub.view(), self.metrics(), &self.counts);
+        let (snapshot_index, snapshot_bytes) = self.snapshots.current().unwrap_or_default();
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let yes = |yes: bool| f64::from(u8::from(yes));
+        let lag = self.compaction_lag();
+        let (c, g) = ("counter", "gauge");
+        let numbers = vec![
+            ("has_leader", "Whether the member knows a leader", g, yes(raft.current_leader.is_some())),
+            ("is_leader", "Whether the member leads", g, yes(self.raft.is_leader())),
+            ("leader_changes_total", "Leaders that the member has seen begin", c, count(&counts.leader_changes)),
+            ("term", "Raft's term", g, raft.current_term as f64),
+            ("log_index", "The newest log entry", g, raft.last_log_index.unwrap_or(0) as f64),
+            (
+                "applied_index",
+                "The newest log entry that was applied",
+                g,
+                raft.last_applied.map_or(0, |id| id.index) as f64,
+            ),
+            ("proposals_total", "Entries that the member proposed or passed on", c, count(&counts.proposed)),
+            ("proposals_pending", "Those that nobody has answered yet", g, count(&counts.pending)),
+            ("proposals_failed_total", "Those that failed or whose fate is not known", c, count(&counts.failed)),
+            ("applied_total", "Entries that the member has applied since it started", c, count(&counts.applied)),
+            ("revision", "The newest revision", g, view.revision().0 as f64),
+            ("compacted_revision", "The oldest readable revision", g, view.oldest().0 as f64),
+            (
+                "compaction_lag_revisions",
+                "Revisions that should have gone; known to the leader",
+                g,
+                lag.revisions as f64,
+            ),
+            ("compaction_lag_seconds", "Since the oldest of them should have gone", g, lag.ms as f64 / 1e3),
+            ("keys", "Live keys", g, view.keys() as f64),
+            ("leases", "Leases", g, view.leases().len() as f64),
+            ("live_bytes", "Live keys and values", g, view.live_bytes() as f64),
+            ("history_bytes", "What only history holds", g, view.superseded_bytes() as f64),
+            ("quota_bytes", "What live keys and history together may have; 0 is no limit", g, self.quota_bytes as f64),
+            ("log_bytes", "The log that a restart would apply again", g, self.wal.bytes_after(snapshot_index) as f64),
+            ("snapshot_bytes", "The newest snapshot", g, snapshot_bytes as f64),
+            ("snapshots_total", "Snapshots written since the start", c, count(&counts.snapshots)),
+            (
+                "dropped_keys_total",
+                "Keys deleted because a namespace or the group had too many",
+                c,
+                count(&counts.dropped),
+            ),
+            ("disk_full", "Whether the log waits for space", g, yes(self.wal.is_full())),
+        ];
+        let histograms = vec![
+            ("fsync_duration_seconds", "One fdatasync of the log", counts.fsync.read()),
+            ("apply_duration_seconds", "Applying and publishing a batch of entries", counts.apply.read()),
+        ];
+        let alarms = [AlarmKind::NoSpace, AlarmKind::Corrupt].map(|kind| (kind.name(), view.alarmed(kind))).to_vec();
+        Reading { group: self.group.to_string(), numbers, histograms, alarms }
+    }
+}
+
+pub fn text(reading: &Reading) -> String {
+    let mut out = String::new();
+    write(&mut out, reading).expect("a string takes everything");
+    out
+}
+
+fn write(out: &mut String, reading: &Reading) -> std::fmt::Result {
+    let group = &reading.group;
+    let head = |out: &mut String, name: &str, help: &str, kind: &str| {
+        writeln!(out, "# HELP gantry_store_{name} {help}.")?;
+        writeln!(out, "# TYPE gantry_store_{name} {kind}")
+    };
+    for (name, help, kind, value) in &reading.numbers {
+        head(out, name, help, kind)?;
+        writeln!(out, "gantry_store_{name}{{group=\"{group}\"}} {value}")?;
+    }
+    head(out, "alarm", "Whether an alarm of this kind stands", "gauge")?;
+    for (kind, stands) in &reading.alarms {
+        writeln!(out, "gantry_store_alarm{{group=\"{group}\",type=\"{kind}\"}} {}", u8::from(*stands))?;
+    }
+    for (name, help, histogram) in &reading.histograms {
+        head(out, name, help, "histogram")?;
+        for (bound, count) in &histogram.buckets {
+            let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+            writeln!(out, "gantry_store_{name}_bucket{{group=\"{group}\",le=\"{bound}\"}} {count}")?;
+        }
+        writeln!(out, "gantry_store_{name}_sum{{group=\"{group}\"}} {}", histogram.sum_s)?;
+        let count = histogram.buckets.last().map_or(0, |(_, count)| *count);
+        writeln!(out, "gantry_store_{name}_count{{group=\"{group}\"}} {count}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_prometheus_reads() {
+        let reading = Reading {
+            group: "state".into(),
+            numbers: vec![("keys", "Live keys", "gauge", 3.0)],
+            histograms: vec![(
+                "fsync_duration_seconds",
+                "F",
+                Histogram { buckets: vec![(0.5, 1), (f64::INFINITY, 4)], sum_s: 2.25 },
+            )],
+            alarms: vec![("NOSPACE", true)],
+        };
+        let expect = "# HELP gantry_store_keys Live keys.\n# TYPE gantry_store_keys gauge\n\
+            gantry_store_keys{group=\"state\"} 3\n\
+            # HELP gantry_store_alarm Whether an alarm of this kind stands.\n# TYPE gantry_store_alarm gauge\n\
+            gantry_store_alarm{group=\"state\",type=\"NOSPACE\"} 1\n\
+            # HELP gantry_store_fsync_duration_seconds F.\n# TYPE gantry_store_fsync_duration_seconds histogram\n\
+            gantry_store_fsync_duration_seconds_bucket{group=\"state\",le=\"0.5\"} 1\n\
+            gantry_store_fsync_duration_seconds_bucket{group=\"state\",le=\"+Inf\"} 4\n\
+            gantry_store_fsync_duration_seconds_sum{group=\"state\"} 2.25\n\
+            gantry_store_fsync_duration_seconds_count{group=\"state\"} 4\n";
+        assert_eq!(text(&reading), expect);
+    }
+}

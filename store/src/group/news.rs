@@ -1,0 +1,143 @@
+//! What a member tells its person when it changes, and what follows from it: who leads, which cluster this is, which alarms
+//! stand, how far history is compacted. It decides nothing but to name the cluster once, as its first leader.
+
+use super::Handle;
+use super::identity::Owner;
+use super::metrics::LAG_BOUND_MS;
+use super::propose::Proposer;
+use crate::mvcc::{Alarm, Command, Identity, Mvcc};
+use openraft::async_runtime::watch::WatchReceiver;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Raft is heard at once; what was applied is looked at this often.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// A number that no other cluster has, most likely; never 0.
+fn random_cluster() -> u64 {
+    std::collections::hash_map::RandomState::new().build_hasher().finish().max(1)
+}
+
+/// What was told last.
+#[derive(Default)]
+struct Told {
+    leader: Option<u64>,
+    cluster: u64,
+    alarms: BTreeSet<Alarm>,
+    compacted: u64,
+    late: bool,
+}
+
+pub async fn run(handle: Handle, proposer: Proposer, dir: PathBuf, cancel: CancellationToken) {
+    let mut raft = handle.raft.metrics();
+    let mut told = Told { compacted: handle.hub.view().oldest().0, ..Told::default() };
+    let mut timer = tokio::time::interval(EVERY);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        told.leader(&handle);
+        let view = handle.hub.view();
+        told.alarms(&handle, &view);
+        told.compaction(&handle, &view);
+        told.lag(&handle);
+        match view.identity() {
+            Some(identity) if told.cluster != identity.cluster => {
+                if told.cluster(&handle, identity, dir.clone()).await {
+                    told.cluster = identity.cluster;
+                }
+            }
+            Some(_) => {}
+            None => found(&handle, &proposer).await,
+        }
+        drop(view);
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            _ = timer.tick() => {}
+            changed = raft.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+/// Names the cluster, if this member leads one that has no name.
+async fn found(handle: &Handle, proposer: &Proposer) {
+    if !handle.raft.is_leader() {
+        return;
+    }
+    let identity = Identity { cluster: random_cluster(), group: handle.group.to_string() };
+    if let Err(error) = proposer.propose(vec![Command::Found(identity)]).await {
+        tracing::debug!(%error, "the cluster has no number yet");
+    }
+}
+
+impl Told {
+    fn leader(&mut self, handle: &Handle) {
+        let metrics = handle.metrics();
+        if metrics.current_leader == self.leader {
+            return;
+        }
+        self.leader = metrics.current_leader;
+        let (group, member, term) = (&*handle.group, handle.member, metrics.current_term);
+        match self.leader {
+            Some(leader) => {
+                handle.counts.leader_changes.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(group, member, leader, term, "the group has a leader");
+            }
+            None => tracing::warn!(group, member, term, "the group has no leader"),
+        }
+    }
+
+    fn alarms(&mut self, handle: &Handle, view: &Arc<Mvcc>) {
+        let now: BTreeSet<Alarm> = view.alarms().collect();
+        let (group, bytes) = (&*handle.group, view.stored_bytes());
+        for alarm in now.difference(&self.alarms) {
+            let (alarm, raised_by) = (alarm.kind.name(), alarm.member);
+            tracing::error!(group, alarm, raised_by, bytes, quota = handle.quota_bytes, "an alarm was raised");
+        }
+        for alarm in self.alarms.difference(&now) {
+            tracing::info!(group, alarm = alarm.kind.name(), bytes, "an alarm was cleared");
+        }
+        self.alarms = now;
+    }
+
+    fn compaction(&mut self, handle: &Handle, view: &Arc<Mvcc>) {
+        let oldest = view.oldest().0;
+        if oldest != self.compacted {
+            let (group, from, revision) = (&*handle.group, self.compacted, view.revision().0);
+            let history_bytes = view.superseded_bytes();
+            tracing::info!(group, from, to = oldest, revision, history_bytes, "history was compacted");
+            self.compacted = oldest;
+        }
+    }
+
+    fn lag(&mut self, handle: &Handle) {
+        let lag = handle.compaction_lag();
+        let late = lag.ms > LAG_BOUND_MS;
+        if late && !self.late {
+            let (group, behind_ms, revisions) = (&*handle.group, lag.ms, lag.revisions);
+            tracing::error!(group, behind_ms, revisions, "history is not compacted in time");
+        }
+        self.late = late;
+    }
+
+    /// Whether the directory says it now.
+    async fn cluster(&self, handle: &Handle, identity: &Identity, dir: PathBuf) -> bool {
+        let (group, member, cluster) = (handle.group.to_string(), handle.member, identity.cluster);
+        tracing::info!(group, member, cluster = format!("{cluster:016x}"), "the member's cluster");
+        let write = move || match Owner::read(&dir) {
+            Ok(Some(owner)) if owner.cluster == cluster => Ok(()),
+            _ => Owner { group, member, cluster }.write(&dir),
+        };
+        match tokio::task::spawn_blocking(write).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the directory does not name its cluster yet");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+}
