@@ -48,6 +48,22 @@ async fn founded(group: &Group) -> u64 {
     tokio::time::timeout(DEADLINE, named).await.expect("the group is founded")
 }
 
+/// It has what `before` saw, at a later revision.
+async fn goes_on_from(group: &Group, before: &crate::api::RangeReply) {
+    let after = group.range(everything()).await.unwrap();
+    assert_eq!(after.kvs, before.kvs);
+    assert_eq!(after.revision.0, before.revision.0 + BUMP);
+    // Whoever watched the old group learns that there is nothing to go on from.
+    for from in [2, before.revision.0, before.revision.0 + 1, before.revision.0 + BUMP - 1] {
+        let request = WatchRequest { start: "k".into(), end: "l".into(), from: Revision(from), prev_kv: false };
+        let error = match group.watch(request).await {
+            Err(error) => error,
+            Ok(mut watch) => watch.next().await.unwrap().unwrap_err(),
+        };
+        assert!(matches!(error, StoreError::Compacted { .. }), "{from}: {error:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_saved_snapshot_begins_a_new_group_of_three() {
     let home = TempDir::new().unwrap();
@@ -95,20 +111,9 @@ async fn a_saved_snapshot_begins_a_new_group_of_three() {
     }
     for group in &groups {
         group.ready(DEADLINE).await.unwrap();
-        let after = group.range(everything()).await.unwrap();
-        assert_eq!(after.kvs, before.kvs);
-        assert_eq!(after.revision.0, before.revision.0 + BUMP);
         assert_eq!(group.cluster(), groups[0].cluster());
         assert_ne!(group.cluster(), cluster);
-        // Whoever watched the old group learns that there is nothing to go on from.
-        for from in [2, before.revision.0, before.revision.0 + 1, before.revision.0 + BUMP - 1] {
-            let request = WatchRequest { start: "k".into(), end: "l".into(), from: Revision(from), prev_kv: false };
-            let error = match group.watch(request).await {
-                Err(error) => error,
-                Ok(mut watch) => watch.next().await.unwrap().unwrap_err(),
-            };
-            assert!(matches!(error, StoreError::Compacted { .. }), "{from}: {error:?}");
-        }
+        goes_on_from(group, &before).await;
     }
     let addresses: Vec<_> = members.values().cloned().collect();
     let remote = RemoteStore::new(&addresses, None).unwrap();

@@ -66,7 +66,7 @@ fn refused<T: Debug>(what: &str, answer: Result<Response<T>, Status>, code: Code
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bad_requests_have_etcds_answers_and_change_nothing() {
+async fn requests_that_are_too_large_or_have_no_key_change_nothing() {
     let lone = Lone::open(|_| {}).await;
     let mut kv = lone.kv();
     kv.put(put("k", 1)).await.unwrap();
@@ -97,6 +97,17 @@ async fn bad_requests_have_etcds_answers_and_change_nothing() {
     let txn = TxnRequest { compare: vec![Compare::default()], ..TxnRequest::default() };
     refused("a comparison without a key", kv.txn(txn).await, invalid, empty);
 
+    assert_eq!((lone.group.applied_revision(), lone.group.hash()), before, "nothing was applied");
+    lone.group.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn revisions_that_cannot_be_change_nothing() {
+    let lone = Lone::open(|_| {}).await;
+    let mut kv = lone.kv();
+    kv.put(put("k", 1)).await.unwrap();
+    kv.put(put("k", 2)).await.unwrap();
+    let before = (lone.group.applied_revision(), lone.group.hash());
     let future = "etcdserver: mvcc: required revision is a future revision";
     let at = |revision| RangeRequest { revision, ..range("k") };
     refused("a future range", kv.range(at(99)).await, Code::OutOfRange, future);
@@ -127,7 +138,16 @@ async fn bad_requests_have_etcds_answers_and_change_nothing() {
         let reply = kv.txn(TxnRequest { compare: vec![compare], ..TxnRequest::default() }).await.unwrap();
         assert_eq!(reply.into_inner().succeeded, holds, "{relation:?} than a negative revision");
     }
+    assert_eq!((lone.group.applied_revision(), lone.group.hash()), before, "nothing was applied");
+    lone.group.shutdown().await;
+}
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unknown_leases_and_malformed_ranges_change_nothing() {
+    let lone = Lone::open(|_| {}).await;
+    let mut kv = lone.kv();
+    kv.put(put("k", 1)).await.unwrap();
+    let before = (lone.group.applied_revision(), lone.group.hash());
     let no_lease = "etcdserver: requested lease not found";
     let leased = PutRequest { lease: 42, ..put("k", 1) };
     refused("a put with an unknown lease", kv.put(leased).await, Code::NotFound, no_lease);
@@ -147,7 +167,7 @@ async fn bad_requests_have_etcds_answers_and_change_nothing() {
     let delete = DeleteRangeRequest { key: "k".into(), range_end: "a".into(), prev_kv: true };
     assert_eq!(kv.delete_range(delete).await.unwrap().into_inner().deleted, 0);
     let sort = RangeRequest { sort_order: 9, ..range("k") };
-    refused("an unknown order", kv.range(sort).await, invalid, "etcdserver: invalid sort option");
+    refused("an unknown order", kv.range(sort).await, Code::InvalidArgument, "etcdserver: invalid sort option");
     let watch = WatchCreateRequest { key: "k".into(), range_end: "a".into(), ..WatchCreateRequest::default() };
     let watch = WatchRequest { request_union: Some(RequestUnion::CreateRequest(watch)) };
     let watches = futures::StreamExt::chain(futures::stream::iter([watch]), futures::stream::pending());

@@ -19,6 +19,8 @@ mod room_tests;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+#[cfg(test)]
+mod upkeep_tests;
 
 use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest};
 use crate::counts::Counts;

@@ -18,6 +18,9 @@ use tokio_util::sync::CancellationToken;
 /// Raft is heard at once; what was applied is looked at this often.
 const EVERY: Duration = Duration::from_millis(500);
 
+/// A busy group compacts every few seconds, which is told as one.
+const COMPACTIONS_EVERY: Duration = Duration::from_secs(60);
+
 /// A number that no other cluster has, most likely; never 0.
 fn random_cluster() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish().max(1)
@@ -30,6 +33,7 @@ struct Told {
     cluster: u64,
     alarms: BTreeSet<Alarm>,
     compacted: u64,
+    compacted_at: Option<tokio::time::Instant>,
     late: bool,
 }
 
@@ -105,11 +109,13 @@ impl Told {
 
     fn compaction(&mut self, handle: &Handle, view: &Arc<Mvcc>) {
         let oldest = view.oldest().0;
-        if oldest != self.compacted {
+        let rests = self.compacted_at.is_some_and(|at| at.elapsed() < COMPACTIONS_EVERY);
+        if oldest != self.compacted && !rests {
             let (group, from, revision) = (&*handle.group, self.compacted, view.revision().0);
             let history_bytes = view.superseded_bytes();
             tracing::info!(group, from, to = oldest, revision, history_bytes, "history was compacted");
             self.compacted = oldest;
+            self.compacted_at = Some(tokio::time::Instant::now());
         }
     }
 

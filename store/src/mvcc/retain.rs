@@ -94,3 +94,27 @@ impl Mvcc {
         newest
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mvcc::{Command, Compact, Entry, apply};
+
+    #[test]
+    fn compaction_lags_by_what_should_have_gone() {
+        let mut mvcc = Mvcc::default();
+        // A revision every ten seconds: 2 at 0 s, 3 at 10 s, …
+        for at in 0..60u64 {
+            let txn = Txn { success: vec![Op::put("k", at.to_string())], ..Txn::default() };
+            apply(&mut mvcc, &Entry { time_ms: at * 10_000, commands: vec![Command::Txn(txn)] }).unwrap();
+        }
+        let retention = Retention { keep_ms: 300_000, step: 1, ..Retention::default() };
+        assert_eq!(lag(&mvcc, 290_000, &retention), Lag::default());
+        let late = lag(&mvcc, 400_000, &retention);
+        // What was written before 100 s should be gone: revisions 2 to 11. The oldest of it since 300 s.
+        assert_eq!(late, Lag { revisions: 10, ms: 100_000 });
+        let compact = Compact { revision: Revision(11), check: None };
+        apply(&mut mvcc, &Entry { time_ms: 600_000, commands: vec![Command::Compact(compact)] }).unwrap();
+        assert_eq!(lag(&mvcc, 400_000, &retention), Lag::default());
+    }
+}

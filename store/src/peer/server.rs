@@ -80,8 +80,7 @@ impl Peer for PeerService {
                 let next = match frames.message().await {
                     Ok(None) => return None,
                     Ok(Some(frame)) => {
-                        let append =
-                            group.peers.check(frame).and_then(|body| wire::append(body).map_err(undecodable));
+                        let append = group.peers.check(frame).and_then(|body| wire::append(body).map_err(undecodable));
                         append.and_then(|append| group.check_room(&append).map(|()| append))
                     }
                     Err(status) => Err(status),
