@@ -1,23 +1,21 @@
-//! The Watch service: many watches share one stream. Each follows history at its own pace; here their batches become one
-//! stream of answers, cut into fragments where a client wants that.
+//! The Watch service: many watches share one stream. Their batches become one stream of answers, cut into fragments where a
+//! client wants that. The stream is made as the client takes it: what it does not take yet stays in the history.
 //!
 //! Its own answers (created, cancelled, progress) go the same way, so an answer never overtakes the events before it.
 
 use super::{Face, convert, errors};
-use crate::api::{EventKind, Revision, Store, StoreError, Watch as Follow, WatchBatch};
+use crate::api::{Revision, StoreError, WatchBatch};
+use crate::hub::{Delivery, Options, Reader, Step};
 use crate::proto::etcd::watch_create_request::FilterType;
 use crate::proto::etcd::watch_request::RequestUnion;
 use crate::proto::etcd::{WatchCreateRequest, WatchRequest, WatchResponse, watch_server::Watch};
-use futures::Stream;
-use std::collections::{BTreeMap, BTreeSet};
+use futures::{FutureExt, Stream, stream};
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::time::{Instant, Interval};
 use tonic::{Request, Response, Status, Streaming};
 
-/// Answers that wait for the client.
-const ANSWERS: usize = 64;
 /// A watch that asked for it hears this often that there is nothing new (etcd's interval).
 const PROGRESS: Duration = Duration::from_secs(600);
 /// A fragment has about this many bytes at most (etcd's request limit and its overhead).
@@ -32,237 +30,190 @@ impl Watch for Face {
     type WatchStream = Answers;
 
     async fn watch(&self, request: Request<Streaming<WatchRequest>>) -> Result<Response<Answers>, Status> {
-        let (sender, receiver) = mpsc::channel(ANSWERS);
-        let stream = Session::new(self.clone(), sender);
-        tokio::spawn(stream.run(request.into_inner()));
-        Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(receiver))))
+        let session = Session::new(self.clone(), request.into_inner());
+        let answers = stream::unfold(session, |mut session| async move {
+            let answer = session.next().await?;
+            Some((Ok(answer), session))
+        });
+        Ok(Response::new(Box::pin(answers)))
     }
-}
-
-/// News of one watch, from the task that follows it.
-struct News {
-    id: i64,
-    batch: Option<Result<WatchBatch, StoreError>>,
-}
-
-/// One running watch.
-struct Running {
-    ask: mpsc::Sender<()>,
-    no_put: bool,
-    no_delete: bool,
-    fragment: bool,
-    progress: bool,
-    /// Everything up to here was delivered.
-    seen: Revision,
-    quiet_since: tokio::time::Instant,
-    #[expect(dead_code, reason = "held for its drop, which ends the task")]
-    stop: DropGuard,
 }
 
 /// One stream with its watches.
 struct Session {
     face: Face,
-    answers: mpsc::Sender<Result<WatchResponse, Status>>,
-    news: (mpsc::Sender<News>, mpsc::Receiver<News>),
-    watches: BTreeMap<i64, Running>,
+    requests: Streaming<WatchRequest>,
+    reader: Reader,
+    /// Answers that are ready: what one request or one delivery makes.
+    answers: VecDeque<WatchResponse>,
     next_id: i64,
-    /// A progress answer for all is due once these have seen the revision.
-    owed: Option<(Revision, BTreeSet<i64>)>,
+    /// A progress answer for all is due once every watch has been told everything up to here.
+    owed: Option<Revision>,
+    /// Since when the watches that want to hear of it have been quiet.
+    quiet: BTreeMap<i64, Instant>,
+    reminder: Option<Interval>,
 }
 
 /// The client is gone.
 struct Gone;
 
 impl Session {
-    fn new(face: Face, answers: mpsc::Sender<Result<WatchResponse, Status>>) -> Self {
-        Self { face, answers, news: mpsc::channel(1), watches: BTreeMap::new(), next_id: 0, owed: None }
+    fn new(face: Face, requests: Streaming<WatchRequest>) -> Self {
+        Self {
+            reader: Reader::new(&face.handle.hub),
+            face,
+            requests,
+            answers: VecDeque::new(),
+            next_id: 0,
+            owed: None,
+            quiet: BTreeMap::new(),
+            reminder: None,
+        }
     }
 
-    async fn run(mut self, mut requests: Streaming<WatchRequest>) {
-        let mut timer = tokio::time::interval(PROGRESS / 10);
+    /// The next answer; `None` when the client has ended the stream.
+    async fn next(&mut self) -> Option<WatchResponse> {
         loop {
-            let done = tokio::select! {
-                request = requests.message() => match request {
-                    Ok(Some(request)) => self.request(request).await,
-                    Ok(None) | Err(_) => Err(Gone),
-                },
-                Some(news) = self.news.1.recv() => self.news(news).await,
-                _ = timer.tick() => self.remind().await,
-                () = self.answers.closed() => Err(Gone),
-            };
-            if done.is_err() {
-                return;
+            if let Some(answer) = self.answers.pop_front() {
+                return Some(answer);
+            }
+            match self.reader.step() {
+                Step::Delivery(delivery) => self.deliver(delivery),
+                Step::Busy => {
+                    // Requests are heard also while there is always something to tell.
+                    match self.requests.message().now_or_never() {
+                        None => tokio::task::yield_now().await,
+                        Some(request) => self.request(request).ok()?,
+                    }
+                }
+                Step::Idle => {
+                    self.pay();
+                    if self.answers.is_empty() {
+                        self.wait().await.ok()?;
+                    }
+                }
             }
         }
     }
 
-    async fn answer(&self, revision: Revision, mut response: WatchResponse) -> Result<(), Gone> {
+    async fn wait(&mut self) -> Result<(), Gone> {
+        let reminded = async {
+            match &mut self.reminder {
+                Some(reminder) => reminder.tick().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            request = self.requests.message() => return self.request(request),
+            () = self.reader.news() => {}
+            now = reminded => self.remind(now),
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, revision: Revision, mut response: WatchResponse) {
         response.header = self.face.header(revision);
-        self.answers.send(Ok(response)).await.map_err(|_| Gone)
+        self.answers.push_back(response);
     }
 
     fn now(&self) -> Revision {
         self.face.handle.hub.view().revision()
     }
 
-    async fn request(&mut self, request: WatchRequest) -> Result<(), Gone> {
+    fn request(&mut self, request: Result<Option<WatchRequest>, Status>) -> Result<(), Gone> {
+        let Ok(Some(request)) = request else { return Err(Gone) };
         match request.request_union {
-            Some(RequestUnion::CreateRequest(create)) => self.create(create).await,
-            Some(RequestUnion::CancelRequest(cancel)) => match self.watches.remove(&cancel.watch_id) {
-                None => Ok(()),
-                Some(_) => {
-                    self.forgive(cancel.watch_id).await?;
-                    let response =
-                        WatchResponse { watch_id: cancel.watch_id, canceled: true, ..WatchResponse::default() };
-                    self.answer(self.now(), response).await
+            Some(RequestUnion::CreateRequest(create)) => self.create(&create),
+            Some(RequestUnion::CancelRequest(cancel)) => {
+                let watch_id = cancel.watch_id;
+                if self.reader.close(watch_id) {
+                    self.quiet.remove(&watch_id);
+                    let response = WatchResponse { watch_id, canceled: true, ..WatchResponse::default() };
+                    self.answer(self.now(), response);
                 }
-            },
-            Some(RequestUnion::ProgressRequest(_)) => {
-                self.owed = Some((self.now(), self.watches.keys().copied().collect()));
-                for watch in self.watches.values() {
-                    // One question that waits is as good as two.
-                    let _ = watch.ask.try_send(());
-                }
-                self.pay().await
             }
-            None => Ok(()),
+            Some(RequestUnion::ProgressRequest(_)) => self.owed = Some(self.reader.mark()),
+            None => {}
         }
+        Ok(())
     }
 
-    async fn create(&mut self, create: WatchCreateRequest) -> Result<(), Gone> {
-        if convert::is_empty_range(&create) {
-            return self.refuse(ALL, "mvcc: watcher range is empty".to_owned(), 0).await;
+    fn create(&mut self, create: &WatchCreateRequest) {
+        if convert::is_empty_range(create) {
+            return self.refuse(ALL, "mvcc: watcher range is empty".to_owned(), 0);
         }
-        let taken = self.watches.contains_key(&create.watch_id);
         let id = match create.watch_id {
             0 => {
-                while self.watches.contains_key(&self.next_id) {
+                while self.reader.has(self.next_id) {
                     self.next_id += 1;
                 }
                 self.next_id += 1;
                 self.next_id - 1
             }
-            id if id < 0 || taken => {
+            id if id < 0 || self.reader.has(id) => {
                 let reason = "etcdserver: duplicate watch ID provided on the WatchStream";
-                return self.refuse(ALL, reason.to_owned(), 0).await;
+                return self.refuse(ALL, reason.to_owned(), 0);
             }
             id => id,
         };
         let (now, response) = (self.now(), WatchResponse { watch_id: id, created: true, ..WatchResponse::default() });
-        match self.face.store.watch(convert::watch(&create)).await {
-            Ok(follow) => {
-                let running = self.follow(id, &create, follow, now);
-                self.watches.insert(id, running);
-                self.answer(now, response).await
+        self.answer(now, response);
+        match self.reader.open(id, &convert::watch(create), options(create)) {
+            Ok(_) if create.progress_notify => {
+                let now = Instant::now();
+                self.quiet.insert(id, now);
+                self.reminder.get_or_insert_with(|| tokio::time::interval_at(now + PROGRESS / 10, PROGRESS / 10));
             }
-            Err(error) => {
-                self.answer(now, response).await?;
-                self.end(id, &error).await
-            }
+            Ok(_) => {}
+            Err(error) => self.end(id, &error),
         }
     }
 
-    fn follow(&self, id: i64, create: &WatchCreateRequest, follow: Follow, now: Revision) -> Running {
-        let (ask, asked) = mpsc::channel(1);
-        let cancel = CancellationToken::new();
-        tokio::spawn(pump(id, follow, asked, self.news.0.clone(), cancel.clone()));
-        let filters = |filter: FilterType| create.filters.contains(&filter.into());
-        Running {
-            ask,
-            no_put: filters(FilterType::Noput),
-            no_delete: filters(FilterType::Nodelete),
-            fragment: create.fragment,
-            progress: create.progress_notify,
-            seen: if create.start_revision > 0 { Revision(0) } else { now },
-            quiet_since: tokio::time::Instant::now(),
-            stop: cancel.drop_guard(),
-        }
-    }
-
-    async fn news(&mut self, news: News) -> Result<(), Gone> {
-        let Some(watch) = self.watches.get_mut(&news.id) else { return Ok(()) };
-        match news.batch {
-            Some(Ok(batch)) => {
-                watch.seen = batch.revision;
-                if !batch.events.is_empty() {
-                    watch.quiet_since = tokio::time::Instant::now();
+    fn deliver(&mut self, delivery: Delivery) {
+        let Delivery { id, options, batch } = delivery;
+        match batch {
+            Ok(WatchBatch { revision, events }) => {
+                if options.progress {
+                    self.quiet.insert(id, Instant::now());
                 }
-                let fragment = watch.fragment;
-                let (no_put, no_delete) = (watch.no_put, watch.no_delete);
-                let wanted = |kind| !(kind == EventKind::Put && no_put || kind == EventKind::Delete && no_delete);
-                let events: Vec<_> = batch.events.into_iter().filter(|event| wanted(event.kind)).collect();
                 let events = events.into_iter().map(convert::put_event).collect();
-                self.deliver(news.id, batch.revision, events, fragment).await?;
-                self.pay().await
+                let mut parts = if options.fragment { fragments(events) } else { vec![events] }.into_iter().peekable();
+                while let Some(events) = parts.next() {
+                    let fragment = parts.peek().is_some();
+                    self.answer(revision, WatchResponse { watch_id: id, events, fragment, ..WatchResponse::default() });
+                }
             }
-            Some(Err(error)) => self.end(news.id, &error).await,
-            None => self.end(news.id, &StoreError::Unavailable("the store is stopping".into())).await,
+            Err(error) => self.end(id, &error),
         }
-    }
-
-    async fn deliver(
-        &self,
-        watch_id: i64,
-        revision: Revision,
-        events: Vec<crate::proto::etcd::Event>,
-        fragment: bool,
-    ) -> Result<(), Gone> {
-        if events.is_empty() {
-            return Ok(());
-        }
-        let mut parts = if fragment { fragments(events) } else { vec![events] }.into_iter().peekable();
-        while let Some(events) = parts.next() {
-            let fragment = parts.peek().is_some();
-            let response = WatchResponse { watch_id, events, fragment, ..WatchResponse::default() };
-            self.answer(revision, response).await?;
-        }
-        Ok(())
     }
 
     /// Tells the quiet watches that asked for it where they are.
-    async fn remind(&mut self) -> Result<(), Gone> {
-        let now = tokio::time::Instant::now();
-        let mut due = Vec::new();
-        for (id, watch) in &mut self.watches {
-            if watch.progress && now.duration_since(watch.quiet_since) >= PROGRESS {
-                watch.quiet_since = now;
-                due.push((*id, watch.seen));
+    fn remind(&mut self, now: Instant) {
+        let due = |since: &Instant| now.duration_since(*since) >= PROGRESS;
+        let ids: Vec<i64> = self.quiet.iter().filter(|(_, since)| due(since)).map(|(id, _)| *id).collect();
+        for watch_id in ids {
+            if let Some(position) = self.reader.position(watch_id) {
+                self.quiet.insert(watch_id, now);
+                self.answer(position, WatchResponse { watch_id, ..WatchResponse::default() });
             }
         }
-        for (watch_id, seen) in due.into_iter().filter(|(_, seen)| seen.0 > 0) {
-            self.answer(seen, WatchResponse { watch_id, ..WatchResponse::default() }).await?;
-        }
-        Ok(())
     }
 
     /// Answers a progress request once every watch has come as far as the store was when it was made.
-    async fn pay(&mut self) -> Result<(), Gone> {
-        let Some((revision, waiting)) = &mut self.owed else { return Ok(()) };
-        waiting.retain(|id| self.watches.get(id).is_some_and(|watch| watch.seen < *revision));
-        if !waiting.is_empty() {
-            return Ok(());
+    fn pay(&mut self) {
+        if self.owed.is_some_and(|revision| self.reader.reached(revision)) {
+            self.owed = None;
+            self.answer(self.reader.base(), WatchResponse { watch_id: ALL, ..WatchResponse::default() });
         }
-        let revision = *revision;
-        self.owed = None;
-        self.answer(revision, WatchResponse { watch_id: ALL, ..WatchResponse::default() }).await
     }
 
-    /// A watch that is gone owes no progress.
-    async fn forgive(&mut self, id: i64) -> Result<(), Gone> {
-        if let Some((_, waiting)) = &mut self.owed {
-            waiting.remove(&id);
-        }
-        self.pay().await
-    }
-
-    async fn end(&mut self, id: i64, error: &StoreError) -> Result<(), Gone> {
-        self.watches.remove(&id);
-        self.forgive(id).await?;
+    fn end(&mut self, id: i64, error: &StoreError) {
+        self.quiet.remove(&id);
         let compacted = if let StoreError::Compacted { oldest, .. } = error { oldest.0.cast_signed() } else { 0 };
-        self.refuse(id, errors::status(error.clone()).message().to_owned(), compacted).await
+        self.refuse(id, errors::status(error.clone()).message().to_owned(), compacted);
     }
 
-    async fn refuse(&self, watch_id: i64, cancel_reason: String, compact_revision: i64) -> Result<(), Gone> {
+    fn refuse(&mut self, watch_id: i64, cancel_reason: String, compact_revision: i64) {
         let created = watch_id == ALL;
         let response = WatchResponse {
             watch_id,
@@ -272,7 +223,18 @@ impl Session {
             compact_revision,
             ..WatchResponse::default()
         };
-        self.answer(self.now(), response).await
+        self.answer(self.now(), response);
+    }
+}
+
+fn options(create: &WatchCreateRequest) -> Options {
+    let filter = |filter: FilterType| create.filters.contains(&filter.into());
+    Options {
+        prev_kv: create.prev_kv,
+        no_put: filter(FilterType::Noput),
+        no_delete: filter(FilterType::Nodelete),
+        fragment: create.fragment,
+        progress: create.progress_notify,
     }
 }
 
@@ -293,47 +255,6 @@ fn fragments(events: Vec<crate::proto::etcd::Event>) -> Vec<Vec<crate::proto::et
     parts
 }
 
-/// Follows one watch until it ends or is not wanted any more.
-async fn pump(
-    id: i64,
-    mut follow: Follow,
-    mut asked: mpsc::Receiver<()>,
-    news: mpsc::Sender<News>,
-    cancel: CancellationToken,
-) {
-    loop {
-        let batch = tokio::select! {
-            batch = follow.next() => batch,
-            Some(()) = asked.recv() => {
-                follow.request_progress();
-                continue;
-            }
-            () = cancel.cancelled() => return,
-        };
-        let over = !matches!(batch, Some(Ok(_)));
-        tokio::select! {
-            sent = news.send(News { id, batch }) => if sent.is_err() || over { return },
-            () = cancel.cancelled() => return,
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::fragments;
-    use crate::proto::etcd::{Event, KeyValue};
-
-    fn event(bytes: usize) -> Event {
-        let kv = KeyValue { value: vec![0; bytes].into(), ..KeyValue::default() };
-        Event { kv: Some(kv), ..Event::default() }
-    }
-
-    #[test]
-    fn a_fragment_is_not_larger_than_needed_and_no_event_is_lost() {
-        let cut = |sizes: &[usize]| -> Vec<usize> {
-            fragments(sizes.iter().map(|size| event(*size)).collect()).iter().map(Vec::len).collect()
-        };
-        assert_eq!(cut(&[1, 1, 1]), [3]);
-        assert_eq!(cut(&[1 << 20, 1 << 19, 1 << 20, 3 << 20, 1]), [2, 1, 1, 1]);
-    }
-}
+#[path = "watch_tests.rs"]
+mod tests;

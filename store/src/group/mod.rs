@@ -25,7 +25,7 @@ mod upkeep_tests;
 use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest};
 use crate::counts::Counts;
 use crate::etcd::EtcdServices;
-use crate::hub::Hub;
+use crate::hub::{Hub, HubStats};
 use crate::limits;
 use crate::mvcc::{Caps, Command, Compact, MAX_TTL_MS, Mvcc, Reply, Retention};
 use crate::peer::{Factory, MAX_MESSAGE, PeerService, Peers, Services, StoreTls, TlsError, serve};
@@ -296,6 +296,11 @@ impl Group {
     /// This member's metrics, in Prometheus' text form.
     pub fn metrics(&self) -> String {
         metrics::text(&self.handle.reading())
+    }
+
+    /// The watches that this member serves.
+    pub fn watch_stats(&self) -> HubStats {
+        self.handle.hub.stats()
     }
 
     /// The hash chain over everything this member has applied.

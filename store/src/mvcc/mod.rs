@@ -27,6 +27,7 @@ pub use alarm::{Alarm, AlarmKind};
 pub use apply::apply;
 pub use caps::{Caps, surplus};
 pub use lease::Lease;
+#[cfg(test)]
 pub use read::Span;
 pub use retain::{Lag, MARK_KEPT_MS, MAX_TTL_MS, Retention, compaction, expired, lag};
 pub use transfer::{Base, Builder};
@@ -38,6 +39,12 @@ pub struct Entry {
     /// The proposing leader's store time: milliseconds that leaders have led so far. Never goes back once applied.
     pub time_ms: u64,
     pub commands: Vec<Command>,
+}
+
+impl Entry {
+    pub fn compacts(&self) -> bool {
+        self.commands.iter().any(|command| matches!(command, Command::Compact(_)))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Reads: the live keys, the keys as of a retained revision, and the history that watches follow. It changes nothing.
 
-use super::{Mvcc, Undo, Version};
+use super::{Change, Mvcc, Undo, Version};
 use crate::api::{Event, EventKind, KeyValue, Only, RangeReply, RangeRequest, Revision, SortBy, StoreError};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -106,14 +106,21 @@ impl Mvcc {
     }
 
     /// The events in `span` of one retained revision.
+    #[cfg(test)]
     pub fn events(&self, span: &Span, revision: u64, prev_kv: bool, into: &mut Vec<Event>) {
         let Some(commit) = self.commit(revision) else { return };
-        for change in commit.changes().iter().filter(|change| span.contains(change.kv.key())) {
-            into.push(Event {
-                kind: if change.deleted() { EventKind::Delete } else { EventKind::Put },
-                kv: change.kv.key_value(),
-                prev_kv: change.prev.as_ref().filter(|_| prev_kv).map(Version::key_value),
-            });
+        let changes = commit.changes().iter().filter(|change| span.contains(change.kv.key()));
+        into.extend(changes.map(|change| change.event(prev_kv)));
+    }
+}
+
+impl Change {
+    /// What a watch is told of it.
+    pub fn event(&self, prev_kv: bool) -> Event {
+        Event {
+            kind: if self.deleted() { EventKind::Delete } else { EventKind::Put },
+            kv: self.kv.key_value(),
+            prev_kv: self.prev.as_ref().filter(|_| prev_kv).map(Version::key_value),
         }
     }
 }

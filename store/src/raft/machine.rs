@@ -113,7 +113,13 @@ impl RaftStateMachine<TypeConfig> for Machine {
             let (entry, responder) = next?;
             let applied = match &entry.payload {
                 EntryPayload::Blank => Applied::default(),
-                EntryPayload::Normal(proposal) => mvcc::apply(&mut self.mvcc, &proposal.0).map_err(io::Error::other)?,
+                EntryPayload::Normal(proposal) => {
+                    if proposal.0.compacts() {
+                        // Watches hear of what is about to be forgotten.
+                        self.hub.publish(&self.mvcc);
+                    }
+                    mvcc::apply(&mut self.mvcc, &proposal.0).map_err(io::Error::other)?
+                }
                 EntryPayload::Membership(membership) => {
                     self.membership = Stored::new(Some(entry.log_id), membership.clone());
                     self.roster.follow(membership);

@@ -1,7 +1,7 @@
 //! Watches over a published state: order, completeness, progress, compaction and slow readers.
 
 use super::*;
-use crate::api::{Op, Txn};
+use crate::api::{Op, Txn, WatchBatch, prefix_end};
 use crate::mvcc::{Command, Compact, Entry, apply};
 use bytes::Bytes;
 
@@ -69,7 +69,7 @@ async fn compacted_history_refuses_watches() {
 #[tokio::test]
 async fn a_reader_that_never_reads_is_cut_off_but_gets_what_was_queued() {
     let mut mvcc = Mvcc::default();
-    let hub = Hub::with_lag(Mvcc::default(), 10);
+    let hub = Hub::with_bounds(Mvcc::default(), Bounds { lag: 10, ..BOUNDS });
     let mut watch = hub.watch(request(0)).unwrap();
     for _ in 0..200 {
         put(&mut mvcc, &hub, "a");
@@ -89,4 +89,82 @@ async fn a_reader_that_never_reads_is_cut_off_but_gets_what_was_queued() {
     };
     assert!(matches!(end, StoreError::Slow), "{end:?}");
     assert!(watch.next().await.is_none());
+}
+
+fn open(reader: &mut Reader, id: i64, start: &str, end: &[u8]) {
+    let request = WatchRequest {
+        start: Bytes::copy_from_slice(start.as_bytes()),
+        end: Bytes::copy_from_slice(end),
+        from: Revision(0),
+        prev_kv: false,
+    };
+    reader.open(id, &request, Options::default()).unwrap();
+}
+
+fn told(reader: &mut Reader) -> Vec<(i64, Vec<u64>)> {
+    let mut all = Vec::new();
+    loop {
+        match reader.step() {
+            Step::Delivery(Delivery { id, batch, .. }) => {
+                all.push((id, batch.unwrap().events.iter().map(|event| event.kv.mod_revision.0).collect()));
+            }
+            Step::Busy => {}
+            Step::Idle => return all,
+        }
+    }
+}
+
+/// Nothing runs here but what the test calls: the hub's own task waits for a runtime that is never driven.
+fn still() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+#[test]
+fn a_commit_does_not_touch_the_watches_of_other_keys() {
+    let runtime = still();
+    let _entered = runtime.enter();
+    let mut mvcc = Mvcc::default();
+    let hub = Hub::new(Mvcc::default());
+    let mut readers: Vec<_> = (0..1_000).map(|_| Reader::new(&hub)).collect();
+    for (number, reader) in readers.iter_mut().enumerate() {
+        for id in 0..10 {
+            let prefix = format!("/pods/{number:04}/{id}/");
+            open(reader, 2 * id, &format!("{prefix}one"), b"");
+            open(reader, 2 * id + 1, &prefix, &prefix_end(prefix.as_bytes()));
+        }
+    }
+    assert_eq!(hub.stats(), HubStats { watches: 20_000, streams: 1_000, behind: 0, touched: 0 });
+    put(&mut mvcc, &hub, "/pods/0500/7/one");
+    put(&mut mvcc, &hub, "/nodes/one");
+    assert_eq!(hub.stats().behind, 2, "nobody has been told yet");
+    assert_eq!(hub.dispatch(), 1, "one reader is concerned");
+    let stats = hub.stats();
+    assert_eq!(stats.behind, 2, "and has not read");
+    assert!(stats.touched < 200, "{} of 20,000 entries were looked at", stats.touched);
+    for (number, reader) in readers.iter_mut().enumerate() {
+        let expect = if number == 500 { vec![(14, vec![2]), (15, vec![2])] } else { vec![] };
+        assert_eq!(told(reader), expect);
+    }
+    assert_eq!(hub.stats().behind, 0);
+    drop(readers);
+    let stats = hub.stats();
+    assert_eq!((stats.watches, stats.streams), (0, 0));
+    assert!(hub.desk.lock().index.is_empty());
+}
+
+#[test]
+fn a_compaction_does_not_overtake_a_reader_that_keeps_up() {
+    let runtime = still();
+    let _entered = runtime.enter();
+    let mut mvcc = Mvcc::default();
+    let hub = Hub::new(Mvcc::default());
+    let mut reader = Reader::new(&hub);
+    open(&mut reader, 7, "a", b"");
+    for _ in 0..3 {
+        put(&mut mvcc, &hub, "a");
+    }
+    let compact = Command::Compact(Compact { revision: Revision(4), check: None });
+    apply(&mut mvcc, &Entry { time_ms: 0, commands: vec![compact] }).unwrap();
+    hub.publish(&mvcc);
+    assert_eq!(told(&mut reader), [(7, vec![2, 3, 4])]);
 }
