@@ -6,12 +6,13 @@
 use anyhow::Context;
 use clap::Parser;
 use futures::{StreamExt, TryStreamExt, stream};
+use gantry_conformance::readings::{cpu_ms, fdatasync_us, machine, machine_cpu_s, resident_mb};
 use gantry_conformance::{Cluster, ClusterOptions, namespace, tools};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Seek, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ fn main() -> anyhow::Result<()> {
     namespace::enter()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut figures = Figures::default();
-    let sync = fdatasync_us(200)?;
+    let sync = fdatasync_us(&std::env::temp_dir(), 200)?;
     let cluster = Cluster::start(ClusterOptions::default())?;
     for run in 0..arguments.runs {
         eprintln!("run {} of {}", run + 1, arguments.runs);
@@ -272,56 +273,4 @@ async fn end_pods(api: &Api<Pod>) -> anyhow::Result<()> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(())
-}
-
-/// What all processes of the machine used so far: user, nice, system and both kinds of interrupts.
-fn machine_cpu_s() -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string("/proc/stat")?;
-    let fields: Vec<f64> = stat.lines().next().unwrap_or_default().split_whitespace().flat_map(str::parse).collect();
-    let busy = [0, 1, 2, 5, 6].iter().map(|field| fields.get(*field).copied()).sum::<Option<f64>>();
-    Ok(busy.context("/proc/stat has no cpu line")? / 100.0)
-}
-
-/// The process's user and system time so far.
-fn cpu_ms(pid: u32) -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    let fields: Vec<&str> = stat.rsplit(')').next().context("a stat line")?.split_whitespace().collect();
-    let ticks = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
-    // The kernel's USER_HZ is 100 on every architecture that Linux still supports.
-    Ok(ticks * 10.0)
-}
-
-fn resident_mb(pid: u32) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0 / 1e6)
-}
-
-/// What the disk alone takes for 4 KiB, written and synced; on the disk that the cluster's data is on.
-fn fdatasync_us(count: usize) -> anyhow::Result<Vec<f64>> {
-    let mut file = tempfile::tempfile()?;
-    let mut samples = Vec::new();
-    for _ in 0..count {
-        file.seek(std::io::SeekFrom::Start(0))?;
-        let start = Instant::now();
-        file.write_all(&[7; 4096])?;
-        file.sync_data()?;
-        samples.push(start.elapsed().as_secs_f64() * 1e6);
-    }
-    Ok(samples)
-}
-
-fn machine() -> String {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map_or("unknown CPU", |rest| rest.trim_start_matches([' ', '\t', ':']));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib =
-        memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let gib = kib.unwrap_or(0).div_ceil(1 << 20);
-    format!("{model}, {cores} cores, {gib} GiB, Linux {}", kernel.trim())
 }
