@@ -30,11 +30,14 @@ enum Task {
     Codegen,
     /// Measures, and writes docs/benchmarks.md
     Bench {
-        /// What to measure: first-light
+        /// What to measure: first-light, store
         name: String,
         /// Runs per figure; the median is reported
         #[arg(long, default_value_t = 5)]
         runs: usize,
+        /// Further words for the measuring program, as in `bench store -- --only rates` (`-- --help` lists them)
+        #[arg(last = true)]
+        further: Vec<String>,
     },
 }
 
@@ -46,7 +49,7 @@ fn main() -> anyhow::Result<()> {
         Task::Tidy => tidy::run(&root),
         Task::Licences => licences::run(&root),
         Task::Codegen => codegen::run(),
-        Task::Bench { name, runs } => bench::run(&root, &name, runs),
+        Task::Bench { name, runs, further } => bench::run(&root, &name, runs, &further),
     }
 }
 

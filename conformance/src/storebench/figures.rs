@@ -41,6 +41,7 @@ pub struct Figure {
 /// A distribution for a plot: what a peer's latencies were at the shares of [`super::latency::CURVE`], once a round.
 #[derive(Debug, Serialize)]
 pub struct Curve {
+    row: &'static str,
     figure: String,
     rounds: BTreeMap<String, Vec<Vec<f64>>>,
 }
@@ -73,10 +74,10 @@ impl Figures {
         self.figures[index].samples.entry(peer.to_owned()).or_default().push(value);
     }
 
-    pub fn add_curve(&mut self, peer: &str, figure: &str, points: Vec<f64>) {
+    pub fn add_curve(&mut self, peer: &str, row: &'static str, figure: &str, points: Vec<f64>) {
         let known = self.curves.iter().position(|known| known.figure == figure);
         let index = known.unwrap_or_else(|| {
-            self.curves.push(Curve { figure: figure.to_owned(), rounds: BTreeMap::new() });
+            self.curves.push(Curve { row, figure: figure.to_owned(), rounds: BTreeMap::new() });
             self.curves.len() - 1
         });
         self.curves[index].rounds.entry(peer.to_owned()).or_default().push(points);

@@ -23,6 +23,12 @@ impl Latencies {
         self.sorted = false;
     }
 
+    /// Leaves the other one empty, with its room.
+    pub fn append(&mut self, other: &mut Self) {
+        self.micros.append(&mut other.micros);
+        self.sorted = false;
+    }
+
     pub fn len(&self) -> usize {
         self.micros.len()
     }

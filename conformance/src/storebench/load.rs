@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 /// Connections to each member, as several API servers would have.
 const CONNECTIONS: usize = 8;
 /// Keys that clients write and read in turn.
-const KEYS: u64 = 100_000;
+pub const KEYS: u64 = 100_000;
 /// A request that takes longer has failed.
 const REQUEST: Duration = Duration::from_secs(20);
 /// How long an open load waits for its last answers.
@@ -82,11 +82,12 @@ impl Outcome {
         Ok(self)
     }
 
-    fn add(&mut self, client: Client) {
-        self.latencies.extend(client.latencies);
-        self.done += client.done as f64;
-        self.errors += client.errors;
-        self.first_error = self.first_error.take().or(client.first_error);
+    /// Takes over what a client saw since it was last asked.
+    fn take(&mut self, client: &mut Client) {
+        self.latencies.append(&mut client.latencies);
+        self.done += std::mem::take(&mut client.done) as f64;
+        self.errors += std::mem::take(&mut client.errors);
+        self.first_error = self.first_error.take().or(client.first_error.take());
     }
 }
 
@@ -176,7 +177,7 @@ impl Load {
             .collect();
         let mut outcome = Outcome::default();
         for task in tasks {
-            outcome.add(task.await.context("a client")?);
+            outcome.take(&mut task.await.context("a client")?);
         }
         Ok(outcome)
     }
@@ -191,12 +192,15 @@ impl Load {
         let due = |number: u64| {
             begin + Duration::from_secs_f64((number as f64 * self.threads as f64 + thread as f64) / per_s)
         };
-        let mut number = 0;
+        let give_up = tokio::time::Instant::from(window.to + GRACE);
+        let mut outcome = Outcome::default();
+        let (mut number, mut home) = (0, 0);
         while due(number) < window.to {
             // Timers are as fine as a millisecond; what became due meanwhile is sent at once.
             tokio::time::sleep_until(due(number).into()).await;
-            let Ok(client) = tokio::time::timeout_at((window.to + GRACE).into(), free.recv()).await else { break };
+            let Ok(client) = tokio::time::timeout_at(give_up, free.recv()).await else { break };
             let (mut client, back, due): (Client, _, _) = (client.context("a client")?, back.clone(), due(number));
+            outcome.take(&mut client);
             tokio::spawn(async move {
                 client.once(due, window).await;
                 // After the end nobody takes it any more.
@@ -204,17 +208,15 @@ impl Load {
             });
             number += 1;
         }
-        let mut outcome = Outcome::default();
-        let mut returned = 0;
-        while returned < clients
-            && let Ok(Some(client)) = tokio::time::timeout_at((window.to + GRACE).into(), free.recv()).await
+        while home < clients
+            && let Ok(Some(mut client)) = tokio::time::timeout_at(give_up, free.recv()).await
         {
-            outcome.add(client);
-            returned += 1;
+            outcome.take(&mut client);
+            home += 1;
         }
         // What was never answered took at least until now, and so did what was never sent.
+        (home..clients).for_each(|_| outcome.latencies.add(GRACE));
         let end = Instant::now();
-        (returned..clients).for_each(|_| outcome.latencies.add(GRACE));
         while due(number) < window.to {
             outcome.latencies.add(end.saturating_duration_since(due(number)));
             number += 1;

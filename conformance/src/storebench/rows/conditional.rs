@@ -43,6 +43,6 @@ pub fn run(lab: &Lab, peer: &Peer, figures: &mut Figures) -> anyhow::Result<()> 
     ledger.add(format!("{what}: p99"), "ms", Goal::AtMost(50.0), p99);
     ledger.add(format!("{what}: reached"), "/s", Goal::Free, beats.per_s);
     ledger.add(format!("{what}: writes to `state`"), "/s", Goal::Free, state.per_s);
-    figures.add_curve(peer.name(), what, latencies.curve_ms());
+    figures.add_curve(peer.name(), ROW, what, latencies.curve_ms());
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! A five-member group under a fixed load of 4 KiB writes over keys that exist, with automatic compaction, for minutes.
 
 use super::Ledger;
+use super::fill::fill;
 use super::rates::cost;
 use crate::storebench::figures::{Figures, Goal};
-use crate::storebench::load::{Load, Pace, Work};
+use crate::storebench::load::{KEYS, Load, Pace, Work};
 use crate::storebench::servers::{Layout, Servers};
 use crate::storebench::{Lab, Peer};
 use anyhow::Context;
@@ -17,6 +18,7 @@ const REACHED: f64 = 0.995;
 
 pub fn run(lab: &Lab, peer: &Peer, figures: &mut Figures) -> anyhow::Result<()> {
     let servers = Servers::start(lab, peer, LAYOUT)?;
+    fill(lab, &servers, 0..KEYS, 4096)?;
     let load = Load {
         target: servers.target("state"),
         work: Work::Put { bytes: 4096 },
@@ -36,6 +38,6 @@ pub fn run(lab: &Lab, peer: &Peer, figures: &mut Figures) -> anyhow::Result<()> 
     let largest = servers.resident_mb()?.into_iter().fold(0.0, f64::max);
     ledger.add(format!("{what}: resident memory afterwards, largest member"), "MB", Goal::Free, largest);
     ledger.add(format!("{what}: on disk afterwards, all members"), "MB", Goal::Free, servers.disk_mb()?);
-    figures.add_curve(peer.name(), &what, outcome.latencies.curve_ms());
+    figures.add_curve(peer.name(), ROW, &what, outcome.latencies.curve_ms());
     Ok(())
 }

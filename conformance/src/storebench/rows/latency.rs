@@ -32,7 +32,7 @@ pub fn run(lab: &Lab, peer: &Peer, figures: &mut Figures) -> anyhow::Result<()> 
     let p99 = outcome.latencies.percentile_ms(0.99).context("latencies")?;
     ledger.add(format!("{FIGURE}: p99"), "ms", Goal::RatioAtMost(0.5), p99);
     ledger.add(format!("{FIGURE}: reached"), "/s", Goal::Free, outcome.per_s);
-    figures.add_curve(peer.name(), FIGURE, outcome.latencies.curve_ms());
+    figures.add_curve(peer.name(), ROW, FIGURE, outcome.latencies.curve_ms());
     Ok(())
 }
 

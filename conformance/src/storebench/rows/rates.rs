@@ -1,8 +1,9 @@
 //! Durable writes and linearizable reads a second: closed loops, all members asked alike.
 
 use super::Ledger;
+use super::fill::fill;
 use crate::storebench::figures::{Figures, Goal};
-use crate::storebench::load::{Load, Outcome, Pace, Work};
+use crate::storebench::load::{KEYS, Load, Outcome, Pace, Work};
 use crate::storebench::servers::{Layout, Servers};
 use crate::storebench::{Lab, Peer};
 
@@ -14,19 +15,20 @@ pub const MANY: usize = 1_000;
 pub fn run(lab: &Lab, peer: &Peer, figures: &mut Figures) -> anyhow::Result<()> {
     let servers = Servers::start(lab, peer, Layout::THREE)?;
     let mut ledger = Ledger { row: ROW, peer: peer.name(), figures };
-    for (bytes, size) in [(256, "256 B"), (4096, "4 KiB")] {
-        for clients in [64, MANY] {
-            let outcome = measure(lab, &servers, Work::Put { bytes }, clients)?;
-            note(&mut ledger, &format!("writes of {size}, {clients} clients"), outcome, true);
-        }
-    }
-    let outcome = measure(lab, &servers, Work::Get, MANY)?;
-    note(&mut ledger, &format!("linearizable reads, {MANY} clients"), outcome, false);
+    fill(lab, &servers, 0..KEYS, 256)?;
+    let mut writes = |bytes, size, clients| -> anyhow::Result<()> {
+        let outcome = closed(lab, &servers, "state", Work::Put { bytes }, clients)?;
+        note(&mut ledger, &format!("writes of {size}, {clients} clients"), outcome, true);
+        Ok(())
+    };
+    writes(256, "256 B", 64)?;
+    writes(256, "256 B", MANY)?;
+    // Whoever writes more has larger values after the next rows, so reads come before.
+    let reads = closed(lab, &servers, "state", Work::Get, MANY)?;
+    writes(4096, "4 KiB", 64)?;
+    writes(4096, "4 KiB", MANY)?;
+    note(&mut ledger, &format!("linearizable reads, {MANY} clients"), reads, false);
     Ok(())
-}
-
-fn measure(lab: &Lab, servers: &Servers, work: Work, clients: usize) -> anyhow::Result<Outcome> {
-    closed(lab, servers, "state", work, clients)
 }
 
 /// A closed loop on one group.

@@ -93,7 +93,7 @@ fn note(ledger: &mut Ledger, keys: u64, streams: u64, seen: Delivered, mut laten
     ledger.add(format!("{what}: write to event, p99"), "ms", Goal::AtMost(100.0), p99);
     let each = seen.used.cpu_s * 1e6 / seen.events;
     ledger.add(format!("{what}: CPU of all members"), "µs a delivery", Goal::Free, each);
-    ledger.figures.add_curve(ledger.peer, &format!("{what}: write to event"), latencies.curve_ms());
+    ledger.figures.add_curve(ledger.peer, ROW, &format!("{what}: write to event"), latencies.curve_ms());
     Ok(())
 }
 

@@ -1,0 +1,79 @@
+//! The median and the spread of samples, and how many digits of a number mean something.
+
+/// Samples in order.
+pub struct Spread {
+    sorted: Vec<f64>,
+}
+
+impl Spread {
+    pub fn of(samples: &[f64]) -> Self {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        Self { sorted }
+    }
+
+    pub fn count(&self) -> usize {
+        self.sorted.len()
+    }
+
+    pub fn min(&self) -> Option<f64> {
+        self.sorted.first().copied()
+    }
+
+    pub fn median(&self) -> Option<f64> {
+        self.sorted.get(self.sorted.len() / 2).copied()
+    }
+
+    pub fn max(&self) -> Option<f64> {
+        self.sorted.last().copied()
+    }
+}
+
+/// A figure that may be missing.
+pub fn shown(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), short)
+}
+
+/// Three digits, or all before the point, with thousands apart.
+pub fn short(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => thousands(&format!("{value:.0}")),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ if value == 0.0 => "0".to_owned(),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn thousands(digits: &str) -> String {
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
+    if digits.len() < 5 {
+        return format!("{sign}{digits}");
+    }
+    let mut text = sign.to_owned();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_and_spread() {
+        let spread = Spread::of(&[4.0, 1.0, 3.0, 250.0, 2.0]);
+        assert_eq!((spread.min(), spread.median(), spread.max()), (Some(1.0), Some(3.0), Some(250.0)));
+        assert_eq!((spread.count(), shown(Spread::of(&[]).median())), (5, "–".to_owned()));
+    }
+
+    #[test]
+    fn digits_that_mean_something() {
+        let all = [0.0, 0.1234, 1.234, 12.34, 123.4, 1234.5, 12345.6, 1234567.0, -12345.0].map(short);
+        assert_eq!(all, ["0", "0.123", "1.23", "12.3", "123", "1234", "12,346", "1,234,567", "-12,345"]);
+    }
+}
