@@ -5,7 +5,7 @@ use anyhow::Context;
 use clap::Parser;
 use gantry_conformance::storebench::rows::{ROWS, Row};
 use gantry_conformance::storebench::sizes::Sizes;
-use gantry_conformance::storebench::{Lab, Peer, latency, run};
+use gantry_conformance::storebench::{Lab, Peer, interrupt, latency, run};
 use gantry_conformance::{namespace, readings, tools};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,7 @@ fn main() -> anyhow::Result<()> {
         sizes.five_members = Duration::from_secs(seconds);
     }
     let folder = tempfile::Builder::new().prefix("storebench-").tempdir_in(&arguments.dir).context("--dir")?;
+    interrupt::watch(folder.path().to_path_buf())?;
     on_disk(folder.path())?;
     let sync = readings::fdatasync_us(folder.path(), 500)?;
     let mut peers = vec![Peer::Gantry];

@@ -2,6 +2,7 @@
 //! v3 to both. Here are the peers and the order in which they take their turns; each row is a file of `rows`.
 
 pub mod figures;
+pub mod interrupt;
 pub mod latency;
 pub mod load;
 pub mod rows;

@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads real time")]
 
 use super::wire::{Target, pb};
-use super::{Lab, Peer};
+use super::{Lab, Peer, interrupt};
 use crate::readings;
 use anyhow::Context;
 use futures::future::{join_all, try_join_all};
@@ -92,6 +92,7 @@ impl<'a> Servers<'a> {
         let log = File::options().create(true).append(true).open(self.log(group, number))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("{command:?} did not start"))?;
+        interrupt::started(child.id());
         self.processes[index].child = Some(child);
         Ok(())
     }
@@ -215,6 +216,7 @@ impl<'a> Servers<'a> {
         let child = self.processes[place].child.take();
         let mut child = child.with_context(|| format!("member {place} does not run"))?;
         child.kill()?;
+        interrupt::ending(child.id());
         child.wait()?;
         Ok(())
     }
@@ -274,6 +276,7 @@ impl Drop for Servers<'_> {
         for child in self.processes.iter_mut().filter_map(|process| process.child.as_mut()) {
             // One that ended by itself is waited for all the same.
             let _ = child.kill();
+            interrupt::ending(child.id());
             let _ = child.wait();
         }
     }

@@ -81,6 +81,7 @@ struct Delivered {
     events: f64,
     backlog: f64,
     acknowledged_per_s: f64,
+    failed: f64,
     used: Usage,
 }
 
@@ -88,6 +89,7 @@ fn note(ledger: &mut Ledger, keys: u64, streams: u64, seen: Delivered, mut laten
     let what = format!("{keys} keys watched by {streams} each, 1,000 writes/s");
     ledger.add(format!("{what}: deliveries"), "/s", Goal::Free, seen.per_s);
     ledger.add(format!("{what}: writes acknowledged"), "/s", Goal::Free, seen.acknowledged_per_s);
+    ledger.add(format!("{what}: writes that failed"), "", Goal::AtMost(0.0), seen.failed);
     ledger.add(format!("{what}: events missing {LATE:?} after the last write"), "", Goal::AtMost(0.0), seen.backlog);
     let p99 = latencies.percentile_ms(0.99).context("no event came")?;
     ledger.add(format!("{what}: write to event, p99"), "ms", Goal::AtMost(100.0), p99);
@@ -136,10 +138,19 @@ async fn deliver(lab: &Lab, servers: &Servers<'_>, shared: &Arc<Shared>) -> anyh
         number += 1;
     }
     let in_time = (shared.received.load(Relaxed) - received) as f64;
-    let mut acknowledged = 0;
+    let (mut acknowledged, mut failed, mut first) = (0, 0, None);
     while let Some(write) = writes.join_next().await {
-        write?.context("a write of the watched keys")?;
-        acknowledged += 1;
+        match write? {
+            Ok(_) => acknowledged += 1,
+            Err(status) => {
+                failed += 1;
+                first.get_or_insert(status);
+            }
+        }
+    }
+    if let Some(status) = first {
+        anyhow::ensure!(acknowledged > 0, "no write of a watched key was acknowledged: {status}");
+        eprintln!("      {failed} writes failed, the first: {status}");
     }
     let seconds = start.elapsed().as_secs_f64();
     let expected = acknowledged * lab.sizes.watches_per_key;
@@ -153,6 +164,7 @@ async fn deliver(lab: &Lab, servers: &Servers<'_>, shared: &Arc<Shared>) -> anyh
         events: arrived as f64,
         backlog: expected.saturating_sub(arrived) as f64,
         acknowledged_per_s: acknowledged as f64 / seconds,
+        failed: f64::from(failed),
         used: servers.usage()?.since(before),
     })
 }
