@@ -405,9 +405,10 @@ fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::Confi
     let alone = config.members.len() == 1 && config.listener.is_none();
     openraft::Config {
         cluster_name: config.name.clone(),
-        heartbeat_interval: 300,
-        election_timeout_min: 1_500,
-        election_timeout_max: 3_000,
+        // A follower waits for the longest timeout and then its own: a dead leader has a successor within 1.6 s.
+        heartbeat_interval: 100,
+        election_timeout_min: 400,
+        election_timeout_max: 800,
         install_snapshot_timeout: 60_000,
         max_payload_entries: 256,
         snapshot_policy: SnapshotPolicy::Never,

@@ -21,8 +21,9 @@ use tokio_util::sync::CancellationToken;
 const QUEUE: usize = 4_096;
 const ENTRY_COMMANDS: usize = 1_024;
 const ENTRY_BYTES: usize = 4 << 20;
-/// Entries on their way at once. More would only move waiting from here into Raft.
-const IN_FLIGHT: usize = 16;
+/// Entries on their way at once: while one is made durable, another gathers what comes meanwhile. More would make entries,
+/// and with them rounds of fdatasync, of few commands each.
+const IN_FLIGHT: usize = 2;
 
 /// Why commands were not carried out.
 #[derive(Debug)]

@@ -268,7 +268,8 @@ impl Reader {
     /// Looks for the next round, by turns for the watches in step and for those that are not.
     fn turn(&mut self) -> Turn {
         self.past_turn = !self.past_turn;
-        let worked = if self.past_turn { self.past() || self.present() } else { self.present() || self.past() };
+        let one = if self.past_turn { self.past() } else { self.present() };
+        let worked = one || if self.past_turn { self.present() } else { self.past() };
         if worked { Turn::Worked } else { Turn::Idle }
     }
 
