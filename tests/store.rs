@@ -1,6 +1,12 @@
 //! `gantry store` as a person meets it: data that is not this member's is refused in one line with exit code 2 and stays
 //! as it was, and a saved snapshot becomes a cluster of three that etcd's interface serves.
 
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "other processes are looked at until they are as they should be, up to a deadline"
+)]
+
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -32,7 +32,7 @@ impl Handle {
         let (snapshot_index, snapshot_bytes) = self.snapshots.current().unwrap_or_default();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
         let yes = |yes: bool| f64::from(u8::from(yes));
-        let lag = self.compaction_lag();
+        let (lag, hub) = (self.compaction_lag(), self.hub.stats());
         let (c, g) = ("counter", "gauge");
         let numbers = vec![
             ("has_leader", "Whether the member knows a leader", g, yes(raft.current_leader.is_some())),
@@ -73,6 +73,9 @@ impl Handle {
                 c,
                 count(&counts.dropped),
             ),
+            ("watches", "Watches that the member serves", g, hub.watches as f64),
+            ("watch_streams", "Streams that carry them", g, hub.streams as f64),
+            ("watch_lag_revisions", "Revisions that the slowest stream is behind", g, hub.behind as f64),
             ("disk_full", "Whether the log waits for space", g, yes(self.wal.is_full())),
         ];
         let histograms = vec![
