@@ -20,8 +20,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("controllers", &["gantry-apimachinery", "gantry-client"]),
     ("kubelet", &["gantry-apimachinery", "gantry-client"]),
     ("proxy", &["gantry-apimachinery", "gantry-client"]),
-    ("conformance", &["gantry-apimachinery", "gantry-client"]),
+    ("conformance", &["gantry-apimachinery", "gantry-client", "gantry-history", "gantry-store"]),
     ("conformance/testbed", &[]),
+    ("conformance/history", &[]),
     ("xtask", &[]),
 ];
 
