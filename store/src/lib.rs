@@ -6,15 +6,21 @@ mod api;
 mod backup;
 mod codec;
 mod counts;
+mod disk;
 mod etcd;
 mod group;
 mod hub;
 mod limits;
 mod mem;
 mod mvcc;
+mod offload;
 mod peer;
+mod plant;
 mod raft;
 mod reply;
+mod signal;
+#[cfg(test)]
+mod sim;
 mod wal;
 
 pub use api::{

@@ -14,7 +14,7 @@ const FUNCTION_LINES: usize = 70;
 const EDGES: &[(&str, &[&str])] = &[
     ("apimachinery", &[]),
     ("client", &["gantry-apimachinery"]),
-    ("store", &[]),
+    ("store", &["gantry-history"]),
     ("apiserver", &["gantry-apimachinery", "gantry-store"]),
     ("scheduler", &["gantry-apimachinery", "gantry-client"]),
     ("controllers", &["gantry-apimachinery", "gantry-client"]),

@@ -4,6 +4,7 @@
 //! It has a model of the map of its own and shares no code with the store. Pure: whoever records brings the times, which
 //! only have to be ordered.
 
+mod describe;
 mod hashes;
 mod model;
 mod order;
@@ -14,6 +15,7 @@ mod tests;
 mod traces;
 mod watches;
 
+pub use describe::describe;
 pub use hashes::{HashSample, check_hashes};
 pub use model::{Model, Version};
 pub use record::{

@@ -13,7 +13,6 @@ use crate::raft::types::Meta;
 use bytes::Bytes;
 use futures::Stream;
 use sha2::{Digest, Sha256};
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};

@@ -6,6 +6,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Milliseconds since boot, suspended time included.
 pub fn boottime_ms() -> u64 {
+    #[cfg(test)]
+    if let Some(simulated) = crate::sim::now_ms() {
+        return simulated;
+    }
     let now = clock_gettime(ClockId::Boottime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }

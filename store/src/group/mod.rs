@@ -3,6 +3,7 @@
 //! What an entry does is `mvcc`'s decision, who leads is Raft's; here they are only put together.
 
 mod clock;
+mod ground;
 mod identity;
 mod lessor;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use crate::etcd::EtcdServices;
 use crate::hub::{Hub, HubStats};
 use crate::limits;
 use crate::mvcc::{Caps, Command, Compact, MAX_TTL_MS, Mvcc, Reply, Retention};
+use crate::offload::offload;
 use crate::peer::{Factory, MAX_MESSAGE, PeerService, Peers, Services, StoreTls, TlsError, serve};
 use crate::proto::peer_server::PeerServer;
 use crate::raft::log::Log;
@@ -48,6 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use ground::Ground;
 pub use identity::{IdentityError, Owner};
 pub use lessor::Standing;
 pub use members::{ChangeError, Member};
@@ -197,14 +200,23 @@ impl Group {
     ///
     /// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
     pub fn open(config: GroupConfig) -> futures::future::BoxFuture<'static, Result<Self, GroupError>> {
-        Box::pin(Self::open_here(config))
+        Self::open_on(config, Ground::machine())
     }
 
-    async fn open_here(mut config: GroupConfig) -> Result<Self, GroupError> {
-        validate(&config)?;
-        identity::check(&config).await?;
+    pub fn open_on(
+        config: GroupConfig,
+        ground: Ground,
+    ) -> futures::future::BoxFuture<'static, Result<Self, GroupError>> {
+        Box::pin(Self::open_here(config, ground))
+    }
+
+    async fn open_here(mut config: GroupConfig, ground: Ground) -> Result<Self, GroupError> {
+        validate(&config, ground.simulated())?;
+        if !ground.simulated() {
+            identity::check(&config).await?;
+        }
         let single = config.members.len() == 1 && !config.join;
-        let handle = start_raft(&config).await?;
+        let handle = start_raft(&config, &ground).await?;
         let cancel = CancellationToken::new();
         let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
         let reader = read::Reader::start(handle.clone(), cancel.clone());
@@ -213,6 +225,7 @@ impl Group {
         tokio::spawn(room::run(handle.clone(), cancel.clone()));
         tokio::spawn(upkeep::revoke_expired(handle.clone(), proposer.clone(), cancel.clone()));
         let group = Self { handle, proposer, reader, stop: Arc::new(cancel.clone().drop_guard()) };
+        ground.serve(&group);
         if let Some(listener) = config.listener.take() {
             group.serve(listener, config.tls.as_ref(), cancel)?;
         }
@@ -303,6 +316,11 @@ impl Group {
         self.handle.hub.stats()
     }
 
+    #[cfg(test)]
+    pub fn view(&self) -> Arc<Mvcc> {
+        self.handle.hub.view()
+    }
+
     /// The hash chain over everything this member has applied.
     pub fn hash(&self) -> u64 {
         self.handle.hub.view().hash()
@@ -326,13 +344,13 @@ impl Group {
             tracing::warn!(%error, "Raft did not stop cleanly");
         }
         let wal = self.handle.wal.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || wal.close()).await {
+        if let Err(error) = offload(move || wal.close()).await {
             tracing::warn!(%error, "the log was not closed");
         }
     }
 }
 
-fn validate(config: &GroupConfig) -> Result<(), GroupError> {
+fn validate(config: &GroupConfig, simulated: bool) -> Result<(), GroupError> {
     let bad = |what: &str| Err(GroupError::Config { group: config.name.clone(), what: what.to_owned() });
     if !config.join && !config.members.contains_key(&config.member) {
         return bad("the member is not in the list of members");
@@ -340,7 +358,7 @@ fn validate(config: &GroupConfig) -> Result<(), GroupError> {
     if !config.join && ![1, 3, 5].contains(&config.members.len()) {
         return bad("a group has 1, 3 or 5 members");
     }
-    if config.members.len() > 1 && config.listener.is_none() {
+    if config.members.len() > 1 && config.listener.is_none() && !simulated {
         return bad("several members need a listener");
     }
     if config.ttl.is_some_and(|ttl| ttl.as_millis() > u128::from(MAX_TTL_MS)) {
@@ -349,7 +367,7 @@ fn validate(config: &GroupConfig) -> Result<(), GroupError> {
     Ok(())
 }
 
-async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
+async fn start_raft(config: &GroupConfig, ground: &Ground) -> Result<Handle, GroupError> {
     let dir = config.dir.clone();
     let counts = Arc::new(Counts::default());
     let wal_config = WalConfig {
@@ -357,12 +375,13 @@ async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
         counts: counts.clone(),
         #[cfg(test)]
         space: config.space.clone(),
-        ..WalConfig::default()
+        ..ground.wal.clone()
     };
-    let opened = tokio::task::spawn_blocking(move || {
+    let on = ground.clone();
+    let opened = offload(move || {
         // The log's lock comes first: it keeps a second process away from the snapshots, too.
-        let wal = Wal::open(&dir.join("wal"), wal_config)?;
-        let (snapshots, current) = SnapshotDir::open(&dir.join("snapshots"))?;
+        let wal = on.open_log(&dir.join("wal"), wal_config)?;
+        let (snapshots, current) = SnapshotDir::open_on(on.disk.clone(), &dir.join("snapshots"))?;
         Ok::<_, GroupError>((wal, snapshots, current))
     });
     let (wal, dir, current) = opened.await.map_err(|error| GroupError::Raft(error.to_string()))??;
@@ -374,8 +393,8 @@ async fn start_raft(config: &GroupConfig) -> Result<Handle, GroupError> {
     let snapshots = Snapshots::new(dir, current);
     let roster = Roster::new(&config.members);
     let machine = Machine::new(mvcc, hub.clone(), snapshots.clone(), roster.clone(), counts.clone());
-    let peers = Peers::new(&config.name, config.member, hub.clone(), config.tls.as_ref(), roster);
-    for (_, address) in config.members.iter().filter(|(id, _)| **id != config.member) {
+    let peers = ground.reach(Peers::new(&config.name, config.member, hub.clone(), config.tls.as_ref(), roster));
+    for (_, address) in config.members.iter().filter(|(id, _)| **id != config.member && !ground.simulated()) {
         crate::peer::channel(address, config.tls.as_ref())?;
     }
     let factory = Factory { peers: peers.clone() };

@@ -6,6 +6,7 @@ use super::identity::Owner;
 use super::metrics::LAG_BOUND_MS;
 use super::propose::Proposer;
 use crate::mvcc::{Alarm, Command, Identity, Mvcc};
+#[cfg_attr(test, allow(unused_imports, reason = "the channel of tests has the method itself"))]
 use openraft::async_runtime::watch::WatchReceiver;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
@@ -23,6 +24,10 @@ const COMPACTIONS_EVERY: Duration = Duration::from_secs(60);
 
 /// A number that no other cluster has, most likely; never 0.
 fn random_cluster() -> u64 {
+    #[cfg(test)]
+    if let Some(chance) = crate::sim::chance() {
+        return chance.max(1);
+    }
     std::collections::hash_map::RandomState::new().build_hasher().finish().max(1)
 }
 
@@ -59,6 +64,7 @@ pub async fn run(handle: Handle, proposer: Proposer, dir: PathBuf, cancel: Cance
         }
         drop(view);
         tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             _ = timer.tick() => {}
             changed = raft.changed() => if changed.is_err() { return },
@@ -133,6 +139,11 @@ impl Told {
     async fn cluster(&self, handle: &Handle, identity: &Identity, dir: PathBuf) -> bool {
         let (group, member, cluster) = (handle.group.to_string(), handle.member, identity.cluster);
         tracing::info!(group, member, cluster = format!("{cluster:016x}"), "the member's cluster");
+        // A simulation has no directories.
+        #[cfg(test)]
+        if crate::sim::running() {
+            return true;
+        }
         let write = move || match Owner::read(&dir) {
             Ok(Some(owner)) if owner.cluster == cluster => Ok(()),
             _ => Owner { group, member, cluster }.write(&dir),

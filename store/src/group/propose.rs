@@ -93,12 +93,14 @@ async fn run(handle: Handle, mut requests: mpsc::Receiver<Request>, cancel: Canc
     let mut held: Option<Request> = None;
     loop {
         let permit = tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             permit = in_flight.clone().acquire_owned() => permit.expect("the semaphore is never closed"),
         };
         let first = match held.take() {
             Some(request) => request,
             None => tokio::select! {
+                biased;
                 () = cancel.cancelled() => return,
                 request = requests.recv() => match request { Some(request) => request, None => return },
             },

@@ -6,6 +6,7 @@ use super::lessor::{Moment, Standing};
 use super::{Handle, PATIENCE, RETRY};
 use crate::api::{LeaseId, Revision, StoreError};
 use crate::peer::ForwardError;
+use crate::plant::{Plant, planted};
 use openraft::errors::{LinearizableReadError, RaftError};
 use openraft::raft::ReadPolicy;
 use tokio::sync::{mpsc, oneshot};
@@ -48,10 +49,12 @@ async fn run(handle: Handle, mut waiters: mpsc::Receiver<Waiter>, cancel: Cancel
     let mut round = Vec::new();
     loop {
         tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             n = waiters.recv_many(&mut round, QUEUE) => if n == 0 { return },
         }
         let answer = tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             answer = handle.read_index() => answer,
         };
@@ -141,6 +144,9 @@ impl Handle {
     /// One round if this member leads.
     pub async fn read_index_here(&self) -> Result<Revision, ReadError> {
         let store = |error: &dyn std::fmt::Display| ReadError::Store(StoreError::Unavailable(error.to_string()));
+        if planted(Plant::DeposedRead) && self.raft.is_leader() {
+            return Ok(self.hub.view().revision());
+        }
         let linearizer = match self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await {
             Ok(linearizer) => linearizer,
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(to))) => {

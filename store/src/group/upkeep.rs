@@ -5,6 +5,7 @@ use super::propose::Proposer;
 use super::{Handle, quota};
 use crate::api::Txn;
 use crate::mvcc::{Caps, Command, Compact, Mvcc, Retention, compaction, expired, surplus};
+use crate::offload::offload;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +33,7 @@ pub async fn revoke_expired(handle: Handle, proposer: Proposer, cancel: Cancella
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             _ = timer.tick() => {}
         }
@@ -61,6 +63,7 @@ pub async fn run(
     let mut round = 0u32;
     loop {
         tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             _ = timer.tick() => {}
         }
@@ -116,7 +119,7 @@ async fn clear_alarms(handle: &Handle, proposer: &Proposer) {
 /// Deletes what `find` finds to be due, and says how many keys went; others may have been quicker.
 async fn delete(handle: &Handle, proposer: &Proposer, find: impl FnOnce(&Mvcc) -> Vec<Txn> + Send + 'static) -> u64 {
     let view = handle.hub.view();
-    let Ok(due) = tokio::task::spawn_blocking(move || find(&view)).await else { return 0 };
+    let Ok(due) = offload(move || find(&view)).await else { return 0 };
     let mut due = due.into_iter().map(Command::Txn).peekable();
     let mut deleted = 0;
     while due.peek().is_some() {

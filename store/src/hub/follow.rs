@@ -4,8 +4,9 @@
 use super::Hub;
 use super::reader::{Options, Reader, Step};
 use crate::api::{Revision, StoreError, Watch, WatchBatch, WatchRequest};
+use crate::signal as watch;
 use std::sync::Arc;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 
 /// Batches that wait in a watch's channel.
 const CHANNEL: usize = 16;
@@ -58,6 +59,7 @@ impl Follower {
                     return self.send(Ok(WatchBatch { revision: self.reader.base(), events: Vec::new() })).await;
                 }
                 tokio::select! {
+                    biased;
                     () = self.reader.news() => {}
                     () = self.asked.notified() => self.owed = Some(self.reader.mark()),
                     () = self.sender.closed() => return Err(()),

@@ -12,6 +12,7 @@ mod reader;
 
 use crate::api::{RangeReply, RangeRequest, Revision, StoreError, Watch, WatchRequest};
 use crate::mvcc::{Commit, Mvcc};
+use crate::signal as watch;
 use arc_swap::ArcSwap;
 use index::{Index, Reach};
 use parking_lot::Mutex;
@@ -19,7 +20,6 @@ use post::Post;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
 
 pub use reader::{Delivery, Options, Reader, Step};
 
@@ -205,7 +205,7 @@ impl Drop for Running {
 
 async fn run(mut applied: watch::Receiver<Revision>, running: Running) {
     loop {
-        applied.borrow_and_update();
+        drop(applied.borrow_and_update());
         let reached = match running.0.upgrade() {
             Some(hub) => hub.dispatch(),
             None => return,

@@ -1,5 +1,6 @@
 //! How members reach each other: gRPC over mutual TLS, one connection to each. It carries frames and decides nothing.
 
+mod line;
 mod network;
 mod server;
 mod tls;
@@ -23,8 +24,11 @@ use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+pub use line::Line;
 pub use network::Factory;
 pub use server::PeerService;
+#[cfg(test)]
+pub use tls::ConnectFailed;
 pub use tls::{Services, StoreTls, TlsError, channel, serve};
 
 /// The version of every frame's body.
@@ -62,12 +66,25 @@ pub struct Peers {
     strangers: Arc<Mutex<BTreeSet<String>>>,
     /// By member, with the address that each was made for.
     channels: Arc<Mutex<BTreeMap<u64, (String, Channel)>>>,
+    /// Instead of connections.
+    #[cfg(test)]
+    pub simulated: Option<crate::sim::Lines>,
 }
 
 impl Peers {
     pub fn new(group: &str, member: u64, hub: Arc<Hub>, tls: Option<&StoreTls>, roster: Roster) -> Self {
         let (channels, strangers) = (Arc::default(), Arc::default());
-        Self { group: group.into(), member, hub, tls: tls.cloned(), roster, channels, strangers }
+        Self {
+            group: group.into(),
+            member,
+            hub,
+            tls: tls.cloned(),
+            roster,
+            channels,
+            strangers,
+            #[cfg(test)]
+            simulated: None,
+        }
     }
 
     /// The cluster that this member belongs to; 0 until it is known.
@@ -96,9 +113,13 @@ impl Peers {
         }
     }
 
-    fn client(&self, id: u64) -> Option<PeerClient<Channel>> {
+    fn line(&self, id: u64) -> Option<Line> {
+        #[cfg(test)]
+        if let Some(simulated) = &self.simulated {
+            return Some(Line::Simulated(simulated.line(id)));
+        }
         let client = PeerClient::new(self.channel(id)?);
-        Some(client.max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE))
+        Some(Line::Wire(client.max_decoding_message_size(MAX_MESSAGE).max_encoding_message_size(MAX_MESSAGE)))
     }
 
     /// `to` is 0 in an answer.
@@ -120,21 +141,21 @@ impl Peers {
 
     /// Passes encoded commands on to the leader.
     pub async fn propose(&self, leader: u64, commands: Bytes) -> Result<Vec<Reply>, ForwardError> {
-        let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
+        let mut client = self.line(leader).ok_or(ForwardError::NotLeader)?;
         let answer = within(client.propose(self.frame(leader, commands))).await?;
         reply::replies(&mut Reader::new(self.body(answer)?)).map_err(decoding)
     }
 
     /// Asks the leader for a revision that every acknowledged write is at or before.
     pub async fn read_index(&self, leader: u64) -> Result<Revision, ForwardError> {
-        let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
+        let mut client = self.line(leader).ok_or(ForwardError::NotLeader)?;
         let answer = within(client.read_index(self.frame(leader, Bytes::new()))).await?;
         Reader::new(self.body(answer)?).u64().map(Revision).map_err(decoding)
     }
 
     /// Asks the leader how a lease stands, after renewing it if so asked.
     pub async fn lease(&self, leader: u64, id: LeaseId, renew: bool) -> Result<Standing, ForwardError> {
-        let mut client = self.client(leader).ok_or(ForwardError::NotLeader)?;
+        let mut client = self.line(leader).ok_or(ForwardError::NotLeader)?;
         let answer = within(client.lease(self.frame(leader, wire::put_lease(id, renew)))).await?;
         wire::standing(self.body(answer)?).map_err(decoding)
     }

@@ -1,8 +1,8 @@
 //! Openraft's network: one client for each other member, over the group's shared connections.
 
-use super::{Peers, wire};
+use super::{Line, Peers, wire};
+use crate::offload::offload;
 use crate::proto::Frame;
-use crate::proto::peer_client::PeerClient;
 use crate::raft::snapshot::SnapshotFile;
 use crate::raft::types::{TypeConfig, Vote};
 use bytes::Bytes;
@@ -20,13 +20,11 @@ use openraft::type_config::alias::SnapshotOf;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tonic::transport::Channel;
-use tonic::{Response, Status, Streaming};
+use tonic::{Response, Status};
 
 type RpcResult<T> = Result<T, RPCError<TypeConfig>>;
 
@@ -55,10 +53,8 @@ pub struct Network {
 }
 
 impl Network {
-    fn client(&self) -> RpcResult<PeerClient<Channel>> {
-        self.peers
-            .client(self.target)
-            .ok_or_else(|| RPCError::Unreachable(Unreachable::from_string("no usable address")))
+    fn client(&self) -> RpcResult<Line> {
+        self.peers.line(self.target).ok_or_else(|| RPCError::Unreachable(Unreachable::from_string("no usable address")))
     }
 
     fn body(&self, answer: Result<Result<Response<Frame>, Status>, tokio::time::error::Elapsed>) -> RpcResult<Bytes> {
@@ -98,19 +94,19 @@ impl Unanswered {
 
 /// The next answer of a stream; `None` at its end.
 async fn next_answer(
-    answers: &mut Streaming<Frame>,
+    answers: &mut BoxStream<'static, Result<Frame, Status>>,
     sent: &Unanswered,
     peers: &Peers,
 ) -> Option<RpcResult<StreamAppendResult<TypeConfig>>> {
     loop {
         let deadline = sent.deadline();
-        let frame = match tokio::time::timeout_at(deadline, answers.message()).await {
+        let frame = match tokio::time::timeout_at(deadline, answers.next()).await {
             // A request that was sent since has its own deadline.
             Err(_) if sent.deadline() > deadline => continue,
             Err(elapsed) => return Some(Err(RPCError::Network(NetworkError::new(&elapsed)))),
-            Ok(Err(status)) => return Some(Err(rpc_error(&status))),
-            Ok(Ok(None)) => return None,
-            Ok(Ok(Some(frame))) => frame,
+            Ok(None) => return None,
+            Ok(Some(Err(status))) => return Some(Err(rpc_error(&status))),
+            Ok(Some(Ok(frame))) => frame,
         };
         sent.answered();
         let body = peers.check(frame).map_err(|status| RPCError::Network(NetworkError::new(&status)));
@@ -156,7 +152,7 @@ impl RaftNetworkV2<TypeConfig> for Network {
             let answers = match call {
                 Err(elapsed) => return Err(RPCError::Network(NetworkError::new(&elapsed))),
                 Ok(Err(status)) => return Err(rpc_error(&status)),
-                Ok(Ok(response)) => response.into_inner(),
+                Ok(Ok(answers)) => answers,
             };
             let peers = self.peers.clone();
             let answers = stream::unfold(Some((answers, sent, peers)), |state| async move {
@@ -214,6 +210,7 @@ impl RaftNetworkV2<TypeConfig> for Network {
         let chunks = chunks(snapshot.snapshot, failed).map(move |chunk| peers.frame(target, chunk));
         let frames = stream::iter([head]).chain(chunks);
         tokio::select! {
+            biased;
             closed = cancel => Err(StreamingError::Closed(closed)),
             // Leaving the call resets its stream: to the receiver it did not end, it broke.
             Ok(error) = failure => Err(RPCError::Network(NetworkError::new(&error)).into()),
@@ -226,8 +223,7 @@ impl RaftNetworkV2<TypeConfig> for Network {
 fn chunks(file: SnapshotFile, failed: oneshot::Sender<io::Error>) -> impl Stream<Item = Vec<u8>> + Send {
     stream::unfold((0, file, failed), |(at, file, failed)| async move {
         let reader = file.clone();
-        let chunk =
-            tokio::task::spawn_blocking(move || read_chunk(&reader, at)).await.map_err(io::Error::other).flatten();
+        let chunk = offload(move || read_chunk(&reader, at)).await.map_err(io::Error::other).flatten();
         match chunk {
             Ok(chunk) => chunk.map(|chunk| {
                 let next = at + chunk.len() as u64;
@@ -252,14 +248,13 @@ fn read_chunk(file: &SnapshotFile, at: u64) -> io::Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[tokio::test]
     async fn a_file_that_cannot_be_read_breaks_its_stream() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.snap");
         std::fs::write(&path, b"some bytes").unwrap();
-        let mut file = SnapshotFile::open(&path).unwrap();
+        let mut file = SnapshotFile::open_on(&crate::disk::RealDisk::new(), &path).unwrap();
         let (failed, mut failure) = oneshot::channel();
         let whole: Vec<_> = chunks(file.clone(), failed).collect().await;
         assert_eq!(whole, [b"some bytes".to_vec()]);

@@ -7,6 +7,7 @@ use crate::etcd::errors;
 use crate::group::Handle;
 use crate::group::ProposeError;
 use crate::group::ReadError;
+use crate::offload::offload;
 use crate::proto::Frame;
 use crate::proto::peer_server::Peer;
 use crate::raft::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
@@ -18,7 +19,6 @@ use futures::{Stream, StreamExt};
 use openraft::Snapshot;
 use openraft::raft::AppendEntriesRequest;
 use parking_lot::Mutex;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -39,6 +39,51 @@ impl PeerService {
 
     fn answer(&self, body: Vec<u8>) -> Answer {
         Ok(Response::new(self.group.peers.frame(0, body)))
+    }
+
+    /// Takes entries that follow each other; an answer to each.
+    pub fn append_frames(
+        &self,
+        frames: impl Stream<Item = Result<Frame, Status>> + Send + 'static,
+    ) -> BoxStream<'static, Result<Frame, Status>> {
+        let (group, broken) = (self.group.clone(), Arc::new(Mutex::new(None)));
+        let requests = stream::unfold((Box::pin(frames), broken.clone()), move |(mut frames, broken)| {
+            let group = group.clone();
+            async move {
+                let next = frames.next().await?.and_then(|frame| {
+                    let append = group.peers.check(frame).and_then(|body| wire::append(body).map_err(undecodable))?;
+                    group.check_room(&append).map(|()| append)
+                });
+                match next {
+                    Ok(append) => Some((append, (frames, broken))),
+                    Err(status) => {
+                        *broken.lock() = Some(status);
+                        None
+                    }
+                }
+            }
+        });
+        let peers = self.group.peers.clone();
+        let answers = self.group.raft.stream_append(requests).map(move |answer| {
+            let result = answer.map_err(failed)?;
+            Ok(peers.frame(0, wire::put_streamed(&result)))
+        });
+        // What could not be read ends the answers, after those to what was read before.
+        let last = stream::once(async move { broken.lock().take().map(Err) });
+        Box::pin(answers.chain(last.filter_map(std::future::ready)))
+    }
+
+    /// Takes a snapshot: its head, then its pieces.
+    pub async fn install_frames(&self, frames: impl Stream<Item = Result<Frame, Status>>) -> Answer {
+        let mut frames = Box::pin(frames);
+        let head = frames.next().await.ok_or_else(|| Status::invalid_argument("the stream is empty"))??;
+        let (vote, meta) = wire::installing(self.open(head)?).map_err(undecodable)?;
+        let peers = self.group.peers.clone();
+        let chunks = frames.map(move |frame| peers.check(frame?));
+        let file = receive(&self.group.snapshots.dir, &meta, chunks).await?;
+        let snapshot = Snapshot { meta, snapshot: file };
+        let response = self.group.raft.install_full_snapshot(vote, snapshot).await.map_err(failed)?;
+        self.answer(wire::put_installed(&response))
     }
 }
 
@@ -73,35 +118,7 @@ impl Peer for PeerService {
         &self,
         request: Request<Streaming<Frame>>,
     ) -> Result<Response<Self::AppendStreamStream>, Status> {
-        let (group, broken) = (self.group.clone(), Arc::new(Mutex::new(None)));
-        let requests = stream::unfold((request.into_inner(), broken.clone()), move |(mut frames, broken)| {
-            let group = group.clone();
-            async move {
-                let next = match frames.message().await {
-                    Ok(None) => return None,
-                    Ok(Some(frame)) => {
-                        let append = group.peers.check(frame).and_then(|body| wire::append(body).map_err(undecodable));
-                        append.and_then(|append| group.check_room(&append).map(|()| append))
-                    }
-                    Err(status) => Err(status),
-                };
-                match next {
-                    Ok(append) => Some((append, (frames, broken))),
-                    Err(status) => {
-                        *broken.lock() = Some(status);
-                        None
-                    }
-                }
-            }
-        });
-        let peers = self.group.peers.clone();
-        let answers = self.group.raft.stream_append(requests).map(move |answer| {
-            let result = answer.map_err(failed)?;
-            Ok(peers.frame(0, wire::put_streamed(&result)))
-        });
-        // What could not be read ends the answers, after those to what was read before.
-        let last = stream::once(async move { broken.lock().take().map(Err) });
-        Ok(Response::new(Box::pin(answers.chain(last.filter_map(std::future::ready)))))
+        Ok(Response::new(self.append_frames(request.into_inner())))
     }
 
     async fn vote(&self, request: Request<Frame>) -> Answer {
@@ -117,15 +134,7 @@ impl Peer for PeerService {
     }
 
     async fn install(&self, request: Request<Streaming<Frame>>) -> Answer {
-        let mut frames = request.into_inner();
-        let head = frames.message().await?.ok_or_else(|| Status::invalid_argument("the stream is empty"))?;
-        let (vote, meta) = wire::installing(self.open(head)?).map_err(undecodable)?;
-        let peers = self.group.peers.clone();
-        let chunks = frames.map(move |frame| peers.check(frame?));
-        let file = receive(&self.group.snapshots.dir, &meta, chunks).await?;
-        let snapshot = Snapshot { meta, snapshot: file };
-        let response = self.group.raft.install_full_snapshot(vote, snapshot).await.map_err(failed)?;
-        self.answer(wire::put_installed(&response))
+        self.install_frames(request.into_inner()).await
     }
 
     async fn propose(&self, request: Request<Frame>) -> Answer {
@@ -186,7 +195,7 @@ async fn receive(
         file = store_chunk(file, chunk?).await.map_err(failed)?;
     }
     let read = move || file.read().map(|(found, _)| (found, file));
-    let (found, file) = tokio::task::spawn_blocking(read).await.map_err(failed)?.map_err(damaged)?;
+    let (found, file) = offload(read).await.map_err(failed)?.map_err(damaged)?;
     if found.last_log_id != meta.last_log_id {
         return Err(Status::data_loss("the snapshot is another one than its head says"));
     }
@@ -199,7 +208,7 @@ fn damaged(error: SnapshotError) -> Status {
 
 /// Appends a chunk to a file that is being received.
 async fn store_chunk(mut file: SnapshotFile, chunk: Bytes) -> std::io::Result<SnapshotFile> {
-    tokio::task::spawn_blocking(move || {
+    offload(move || {
         file.file.write_all_at(&chunk, file.bytes)?;
         file.bytes += chunk.len() as u64;
         Ok(file)

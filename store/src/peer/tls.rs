@@ -51,6 +51,13 @@ pub struct ConnectFailed {
     source: io::Error,
 }
 
+#[cfg(test)]
+impl ConnectFailed {
+    pub fn new(address: &str) -> Self {
+        Self { address: address.to_owned(), source: io::ErrorKind::ConnectionRefused.into() }
+    }
+}
+
 /// A TCP or TLS stream.
 pub enum Io {
     Plain(TcpStream),

@@ -8,12 +8,12 @@
 
 use super::types::{self, Meta};
 use crate::codec::{self, DecodeError, Reader, put_u64};
+use crate::disk::{Cursor, DiskFile, DiskRef, FileRef, RealDisk};
 use crate::mvcc::{Base, Builder, Mark, Mvcc};
+use crate::plant::{Plant, planted};
 use crate::reply;
-use crate::wal::sync_dir;
 use bytes::{BufMut, Bytes};
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,7 @@ pub enum SnapshotError {
 /// An open snapshot file. The file stays readable while this exists, also after a newer one has replaced it.
 #[derive(Clone, Debug)]
 pub struct SnapshotFile {
-    pub file: Arc<File>,
+    pub file: FileRef,
     pub path: PathBuf,
     pub bytes: u64,
     /// Until it is promoted.
@@ -57,18 +57,19 @@ pub struct SnapshotFile {
 
 /// A file that goes away with its last user.
 #[derive(Debug)]
-struct Temporary(PathBuf);
+struct Temporary(DiskRef, PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
         // One that was promoted has another name by now.
-        let _ = std::fs::remove_file(&self.0);
+        let _ = self.0.remove(&self.1);
     }
 }
 
 /// The directory of one group's snapshots: one current file, and temporary ones that an opening removes.
 #[derive(Clone, Debug)]
 pub struct SnapshotDir {
+    disk: DiskRef,
     dir: PathBuf,
     /// How many temporary files there were: each has a name of its own.
     temporaries: Arc<AtomicU64>,
@@ -80,21 +81,24 @@ pub type Found = (Meta, Mvcc, SnapshotFile);
 impl SnapshotDir {
     /// Opens the directory and reads the newest snapshot in it, if there is one.
     pub fn open(dir: &Path) -> Result<(Self, Option<Found>), SnapshotError> {
+        Self::open_on(RealDisk::new(), dir)
+    }
+
+    pub fn open_on(disk: DiskRef, dir: &Path) -> Result<(Self, Option<Found>), SnapshotError> {
         let at = |source| SnapshotError::Io { path: dir.to_owned(), source };
-        std::fs::create_dir_all(dir).map_err(at)?;
+        disk.create_dir_all(dir).map_err(at)?;
         let mut names = Vec::new();
-        for file in std::fs::read_dir(dir).map_err(at)? {
-            let path = file.map_err(at)?.path();
+        for path in disk.list(dir).map_err(at)? {
             match path.extension().and_then(|e| e.to_str()) {
                 Some("snap") => names.push(path),
-                Some("tmp") => std::fs::remove_file(&path).map_err(at)?,
+                Some("tmp") => disk.remove(&path).map_err(at)?,
                 _ => {}
             }
         }
         names.sort();
-        let this = Self { dir: dir.to_owned(), temporaries: Arc::default() };
+        let this = Self { disk: disk.clone(), dir: dir.to_owned(), temporaries: Arc::default() };
         let Some(newest) = names.pop() else { return Ok((this, None)) };
-        let file = SnapshotFile::open(&newest)?;
+        let file = SnapshotFile::open_on(&disk, &newest)?;
         let (meta, mvcc) = file.read()?;
         this.remove_older(&newest);
         Ok((this, Some((meta, mvcc, file))))
@@ -104,8 +108,8 @@ impl SnapshotDir {
     pub fn write(&self, meta: &Meta, mvcc: &Mvcc) -> Result<SnapshotFile, SnapshotError> {
         let mut temporary = self.temporary("build")?;
         let path = temporary.path.clone();
-        write_to(&temporary.file, meta, mvcc).map_err(|source| SnapshotError::Io { path, source })?;
-        temporary.bytes = temporary.file.metadata().map(|m| m.len()).unwrap_or(0);
+        write_to(&*temporary.file, meta, mvcc).map_err(|source| SnapshotError::Io { path, source })?;
+        temporary.bytes = temporary.file.bytes().unwrap_or(0);
         Ok(temporary)
     }
 
@@ -113,9 +117,8 @@ impl SnapshotDir {
     pub fn temporary(&self, what: &str) -> Result<SnapshotFile, SnapshotError> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("{what}-{number}.tmp"));
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = Arc::new(file.map_err(|source| SnapshotError::Io { path: path.clone(), source })?);
-        let temporary = Some(Arc::new(Temporary(path.clone())));
+        let file = self.disk.create(&path).map_err(|source| SnapshotError::Io { path: path.clone(), source })?;
+        let temporary = Some(Arc::new(Temporary(self.disk.clone(), path.clone())));
         Ok(SnapshotFile { file, path, bytes: 0, temporary })
     }
 
@@ -123,22 +126,22 @@ impl SnapshotDir {
     pub fn promote(&self, file: &mut SnapshotFile, meta: &Meta) -> Result<(), SnapshotError> {
         let index = meta.last_log_id.map_or(0, |id| id.index);
         let path = self.dir.join(format!("{index:016x}.snap"));
-        let done =
-            file.file.sync_all().and_then(|()| std::fs::rename(&file.path, &path)).and_then(|()| sync_dir(&self.dir));
+        let renamed = file.file.sync_all().and_then(|()| self.disk.rename(&file.path, &path));
+        let done = renamed.and_then(|()| self.disk.sync_dir(&self.dir));
         done.map_err(|source| SnapshotError::Io { path: path.clone(), source })?;
         file.path = path;
         file.temporary = None;
-        file.bytes = file.file.metadata().map(|m| m.len()).unwrap_or(file.bytes);
+        file.bytes = file.file.bytes().unwrap_or(file.bytes);
         self.remove_older(&file.path);
         Ok(())
     }
 
     fn remove_older(&self, keep: &Path) {
-        let Ok(files) = std::fs::read_dir(&self.dir) else { return };
-        for path in files.flatten().map(|file| file.path()) {
+        let Ok(files) = self.disk.list(&self.dir) else { return };
+        for path in files {
             if path.as_path() < keep
                 && path.extension().is_some_and(|e| e == "snap")
-                && let Err(error) = std::fs::remove_file(&path)
+                && let Err(error) = self.disk.remove(&path)
             {
                 tracing::warn!(path = %path.display(), %error, "an old snapshot cannot be removed");
             }
@@ -167,8 +170,8 @@ impl<W: Write> Frames<W> {
     }
 }
 
-fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
-    let mut frames = Frames { out: BufWriter::new(file), frame: Vec::new() };
+fn write_to(file: &dyn DiskFile, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
+    let mut frames = Frames { out: BufWriter::new(Cursor { file, at: 0 }), frame: Vec::new() };
     frames.out.write_all(MAGIC)?;
     frames.out.write_all(&[VERSION, 0, 0, 0, 0, 0, 0, 0])?;
     frames.item(|out| {
@@ -200,7 +203,9 @@ fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
         }
     });
     result?;
-    for commit in mvcc.commits() {
+    let lacking = usize::from(planted(Plant::OldSnapshot) && mvcc.commits().len() > 1);
+    let commits = mvcc.commits().len() - lacking;
+    for commit in mvcc.commits().take(commits) {
         frames.item(|out| {
             out.put_u8(COMMIT);
             out.put_u64_le(commit.hash);
@@ -213,7 +218,7 @@ fn write_to(file: &File, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
     frames.item(|out| {
         out.put_u8(END);
         put_u64(out, keys);
-        put_u64(out, mvcc.commits().len() as u64);
+        put_u64(out, commits as u64);
     })?;
     frames.flush()?;
     frames.out.flush()
@@ -296,18 +301,20 @@ pub fn newer_version(head: &[u8]) -> Option<u8> {
 
 impl SnapshotFile {
     pub fn open(path: &Path) -> Result<Self, SnapshotError> {
+        Self::open_on(&RealDisk::new(), path)
+    }
+
+    pub fn open_on(disk: &DiskRef, path: &Path) -> Result<Self, SnapshotError> {
         let at = |source| SnapshotError::Io { path: path.to_owned(), source };
-        let file = File::open(path).map_err(at)?;
-        let bytes = file.metadata().map_err(at)?.len();
-        Ok(Self { file: Arc::new(file), path: path.to_owned(), bytes, temporary: None })
+        let file = disk.open(path).map_err(at)?;
+        let bytes = file.bytes().map_err(at)?;
+        Ok(Self { file, path: path.to_owned(), bytes, temporary: None })
     }
 
     /// Reads and checks the whole file. Blocks.
     pub fn read(&self) -> Result<(Meta, Mvcc), SnapshotError> {
         let damaged = |what: String| SnapshotError::Damaged { path: self.path.clone(), what };
-        let at = |source| SnapshotError::Io { path: self.path.clone(), source };
-        let mut from = BufReader::with_capacity(1 << 20, &*self.file);
-        from.rewind().map_err(at)?;
+        let mut from = BufReader::with_capacity(1 << 20, Cursor { file: &*self.file, at: 0 });
         let mut head = [0; 16];
         from.read_exact(&mut head).map_err(|_| damaged("it ends in its header".into()))?;
         if &head[..8] != MAGIC {

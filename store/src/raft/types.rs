@@ -9,6 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+#[cfg(test)]
+pub use crate::sim::Runtime;
+#[cfg(not(test))]
+pub use openraft::TokioRuntime as Runtime;
+
 openraft::declare_raft_types!(
     /// One group of the store.
     pub TypeConfig:
@@ -16,6 +21,7 @@ openraft::declare_raft_types!(
         R = mvcc::Applied,
         NodeId = u64,
         Node = BasicNode,
+        AsyncRuntime = Runtime,
 );
 
 pub type LogId = LogIdOf<TypeConfig>;

@@ -1,13 +1,11 @@
 //! Where each entry is: in memory, in which segment, or gone. It does no I/O but the reads of `Source::load`.
 
+use crate::disk::FileRef;
 use crate::raft::types::{self, LogId, RaftEntry, Vote};
 use bytes::Bytes;
 use openraft::EntryPayload;
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 /// An entry's payload on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub struct Index {
     /// The index of `written`'s first entry.
     pub first: u64,
     pub written: VecDeque<Location>,
-    pub segments: BTreeMap<u64, Arc<File>>,
+    pub segments: BTreeMap<u64, FileRef>,
     staged: BTreeMap<u64, (RaftEntry, usize)>,
     staged_bytes: usize,
     /// Log ids of the first entry of each run of one leader, so that `last` can step back.
@@ -39,7 +37,7 @@ pub struct Index {
 /// Where to get an entry from, without holding the index.
 pub enum Source {
     Memory(Box<RaftEntry>, usize),
-    Disk(Arc<File>, Location),
+    Disk(FileRef, Location),
 }
 
 impl Source {

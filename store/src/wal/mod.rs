@@ -6,12 +6,16 @@ mod open;
 pub mod record;
 mod reserve;
 #[cfg(test)]
+mod step;
+#[cfg(test)]
 mod tests;
 mod writer;
 
 use crate::counts::Counts;
+use crate::disk::{DiskRef, RealDisk};
 use crate::raft::types::{LogId, RaftEntry, TypeConfig, Vote};
 use index::Index;
+use open::Reserving;
 use openraft::storage::IOFlushed;
 use parking_lot::{Condvar, Mutex};
 use record::State;
@@ -26,7 +30,8 @@ use tokio::sync::oneshot;
 
 pub use open::OpenError;
 pub use reserve::{Space, is_full};
-pub use writer::sync_dir;
+#[cfg(test)]
+pub use step::Stepper;
 
 /// How a log lies on disk and how long it waits for company.
 #[derive(Clone, Debug)]
@@ -73,6 +78,9 @@ struct Shared {
     index: Mutex<Index>,
     queue: Mutex<Queue>,
     wake: Condvar,
+    /// Tells a stepper that there are jobs.
+    #[cfg(test)]
+    arrived: tokio::sync::Notify,
 }
 
 #[derive(Default)]
@@ -90,12 +98,20 @@ enum Job {
     State { state: State, flushed: oneshot::Sender<io::Result<()>> },
 }
 
+/// Makes the names in a directory durable.
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
+    std::fs::File::open(dir)?.sync_all()
+}
+
 impl Wal {
     /// Opens or creates the log in `dir`, cutting off a torn tail. Blocks.
     pub fn open(dir: &Path, config: WalConfig) -> Result<Self, OpenError> {
-        let (writer, index) = open::open(dir, config)?;
-        let (reserve, queue) = (writer.reserve.clone(), Mutex::default());
-        let shared = Arc::new(Shared { reserve, index: Mutex::new(index), queue, wake: Condvar::new() });
+        Self::open_on(RealDisk::new(), dir, config)
+    }
+
+    pub fn open_on(disk: DiskRef, dir: &Path, config: WalConfig) -> Result<Self, OpenError> {
+        let (writer, index) = open::open(disk, dir, config, Reserving::Thread)?;
+        let shared = Shared::new(&writer, index);
         let thread = {
             let shared = shared.clone();
             std::thread::Builder::new()
@@ -197,6 +213,17 @@ impl Wal {
 }
 
 impl Shared {
+    fn new(writer: &writer::Writer, index: Index) -> Arc<Self> {
+        Arc::new(Self {
+            reserve: writer.reserve.clone(),
+            index: Mutex::new(index),
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            #[cfg(test)]
+            arrived: tokio::sync::Notify::new(),
+        })
+    }
+
     fn push(&self, job: Job, urgent: bool) {
         let mut queue = self.queue.lock();
         if queue.stop {
@@ -206,6 +233,8 @@ impl Shared {
         }
         queue.jobs.push_back(job);
         queue.urgent |= urgent;
+        #[cfg(test)]
+        self.arrived.notify_one();
         if queue.idle || urgent {
             self.wake.notify_one();
         }
@@ -228,6 +257,8 @@ impl Owner {
         self.shared.reserve.close();
         self.shared.queue.lock().stop = true;
         self.shared.wake.notify_one();
+        #[cfg(test)]
+        self.shared.arrived.notify_one();
         // What was appended is written before the thread ends, and the directory can be opened again after this.
         if let Some(writer) = self.writer.lock().take()
             && writer.join().is_err()

@@ -4,11 +4,12 @@ use super::WalConfig;
 use super::index::{Index, Location};
 use super::record::{self, HeaderError, Kind, Scan, State, Tail};
 use super::reserve::Reserve;
-use super::writer::{Segment, Writer, segment_name, sync_dir, write_zeros};
+use super::writer::{Segment, Writer, segment_name, write_zeros};
 use crate::codec::{DecodeError, Reader};
+use crate::disk::{self, Disk, DiskRef, FileRef};
+use crate::plant::{Plant, planted};
 use crate::raft::types::{self, LogId};
 use bytes::Bytes;
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,69 +58,82 @@ impl<T> At<T> for io::Result<T> {
     }
 }
 
-pub fn open(dir: &Path, config: WalConfig) -> Result<(Writer, Index), OpenError> {
-    std::fs::create_dir_all(dir).at(dir)?;
+/// Who makes room ahead of the log.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reserving {
+    Thread,
+    /// The writer itself, when it needs room: for simulations, which have one thread.
+    #[cfg_attr(not(test), allow(dead_code, reason = "only simulations do"))]
+    Inline,
+}
+
+pub fn open(disk: DiskRef, dir: &Path, config: WalConfig, reserving: Reserving) -> Result<(Writer, Index), OpenError> {
+    disk.create_dir_all(dir).at(dir)?;
     if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        sync_dir(parent).at(parent)?;
+        disk.sync_dir(parent).at(parent)?;
     }
-    let lock = lock(dir)?;
+    let lock = lock(&*disk, dir)?;
     let mut found = Recovered::default();
-    let sequences = sequences(dir)?;
+    let sequences = sequences(&*disk, dir)?;
     for (i, &sequence) in sequences.iter().enumerate() {
         if i > 0 && sequences[i - 1] + 1 != sequence {
             return Err(OpenError::MissingSegment { path: dir.join(segment_name(sequence)) });
         }
-        found.read_segment(dir, sequence, i + 1 == sequences.len())?;
+        found.read_segment(&*disk, dir, sequence, i + 1 == sequences.len())?;
     }
     found.check_start(dir)?;
     let next = sequences.last().map_or(1, |last| last + 1);
     let segment = match found.segment {
         Some(segment) => segment,
         // Nothing in the last one was ever acknowledged, so its name is free again.
-        None => Segment::create(dir, if found.last_is_void { next - 1 } else { next }).at(dir)?,
+        None => Segment::create(&*disk, dir, if found.last_is_void { next - 1 } else { next }).at(dir)?,
     };
-    let reserved = segment.file.metadata().at(dir)?.len();
-    let reserve = Reserve::new(dir, config.zero_ahead_bytes, segment.sequence, reserved, config.space.clone());
-    let reserving = {
-        let reserve = reserve.clone();
-        std::thread::Builder::new()
-            .name("wal-reserve".into())
-            .spawn(move || reserve.run())
-            .map_err(OpenError::Thread)?
-    };
+    let reserved = segment.file.bytes().at(dir)?;
+    let inline = reserving == Reserving::Inline;
+    let reserve = Reserve::new((disk.clone(), dir), &config, segment.sequence, reserved, inline);
+    let reserving = if inline { None } else { Some(reserve_beside(&reserve)?) };
     let mut index = found.index;
+    let mut last_index = found.last_index;
+    if planted(Plant::ForgottenTail) && index.written.len() > 1 {
+        last_index -= 1;
+        index.unstage_after(Some(last_index));
+        index.unwrite_after(Some(last_index));
+    }
     index.segments.insert(segment.sequence, segment.file.clone());
     let writer = Writer {
+        disk,
         dir: dir.to_owned(),
         config,
         segment,
         full: found.full,
-        last_index: found.last_index,
+        last_index,
         committed: index.committed,
         pending: Vec::new(),
         pending_entries: Vec::new(),
         reserve,
-        reserving: Some(reserving),
+        reserving,
+        failed: None,
         _lock: lock,
     };
     Ok((writer, index))
 }
 
-fn lock(dir: &Path) -> Result<File, OpenError> {
-    let path = dir.join("lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).at(&path)?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { path: dir.to_owned() }),
-        Err(error) => Err(error.into()).at(&path),
-    }
+fn reserve_beside(reserve: &Arc<Reserve>) -> Result<std::thread::JoinHandle<()>, OpenError> {
+    let reserve = reserve.clone();
+    let thread = std::thread::Builder::new().name("wal-reserve".into());
+    thread.spawn(move || reserve.run()).map_err(OpenError::Thread)
 }
 
-fn sequences(dir: &Path) -> Result<Vec<u64>, OpenError> {
+fn lock(disk: &dyn Disk, dir: &Path) -> Result<FileRef, OpenError> {
+    let path = dir.join("lock");
+    disk.lock(&path).at(&path)?.ok_or_else(|| OpenError::InUse { path: dir.to_owned() })
+}
+
+fn sequences(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, OpenError> {
     let mut sequences = Vec::new();
-    for file in std::fs::read_dir(dir).at(dir)? {
-        let name = file.at(dir)?.file_name();
-        let sequence = name.to_str().and_then(|name| name.strip_suffix(".wal"));
+    for file in disk.list(dir).at(dir)? {
+        let name = file.file_name().and_then(|name| name.to_str());
+        let sequence = name.and_then(|name| name.strip_suffix(".wal"));
         sequences.extend(sequence.and_then(|hex| u64::from_str_radix(hex, 16).ok()));
     }
     sequences.sort_unstable();
@@ -137,9 +151,10 @@ struct Recovered {
 }
 
 impl Recovered {
-    fn read_segment(&mut self, dir: &Path, sequence: u64, is_last: bool) -> Result<(), OpenError> {
+    fn read_segment(&mut self, disk: &dyn Disk, dir: &Path, sequence: u64, is_last: bool) -> Result<(), OpenError> {
         let path = dir.join(segment_name(sequence));
-        let bytes = Bytes::from(std::fs::read(&path).at(&path)?);
+        let file = disk.open(&path).at(&path)?;
+        let bytes = Bytes::from(disk::read_whole(&*file).at(&path)?);
         match record::check_header(&bytes, sequence) {
             Ok(()) => {}
             Err(HeaderError::Torn) if is_last && !record::holds_durable_records(&bytes, sequence) => {
@@ -152,21 +167,19 @@ impl Recovered {
         if scan.tail == Tail::Damaged || (scan.tail == Tail::Torn && !is_last) {
             return Err(OpenError::Damaged { path, at: scan.end });
         }
-        let file = OpenOptions::new().read(true).write(true).open(&path).at(&path)?;
         self.replay(&path, &bytes, sequence, &scan)?;
         if scan.tail == Tail::Torn {
             tracing::warn!(path = %path.display(), at = scan.end, "cut off an unfinished write at the end of the log");
         }
         if is_last && bytes[scan.end as usize..].iter().any(|byte| *byte != 0) {
             // Parts of a write that was cut off must not come back behind the records that will take its place.
-            write_zeros(&file, u64::from(scan.end), bytes.len() as u64).at(&path)?;
+            write_zeros(&*file, u64::from(scan.end), bytes.len() as u64).at(&path)?;
         }
-        let file = Arc::new(file);
         self.index.segments.insert(sequence, file.clone());
         if is_last {
             // What was read may only be in the page cache: durable from here on, and zeros stay zeros.
             file.sync_data().at(&path)?;
-            sync_dir(dir).at(dir)?;
+            disk.sync_dir(dir).at(dir)?;
             let end = u64::from(scan.end);
             self.segment = Some(Segment { sequence, file, at: end, durable: end });
         } else {

@@ -14,12 +14,11 @@
 //! off) from damage (acknowledged, refused): damage is a bad record that a later record knows to have been durable.
 
 use crate::codec::{DecodeError, Reader};
+use crate::disk::DiskFile;
 use crate::raft::types::{self, LogId, Vote};
 use bytes::Bytes;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 pub const VERSION: u8 = 3;
 /// Its segments end with zeros alone.
@@ -102,7 +101,7 @@ impl State {
 }
 
 /// Makes a file an empty segment, whatever it held before.
-pub fn write_head(file: &File, sequence: u64) -> io::Result<()> {
+pub fn write_head(file: &dyn DiskFile, sequence: u64) -> io::Result<()> {
     let mut bytes = [0; SEGMENT_HEADER + RECORD_HEADER];
     bytes[..SEGMENT_HEADER].copy_from_slice(&segment_header(sequence));
     file.write_all_at(&bytes, 0)

@@ -2,11 +2,12 @@
 //! thread of its own makes both before they are needed, so that no write waits for it, and so that a full disk is met
 //! here, where nothing is lost: it tries again until there is space. Segments that are no longer needed become the next.
 
+use super::WalConfig;
 use super::record;
 use super::writer::{segment_name, write_zeros};
+use crate::disk::{DiskRef, FileRef};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,7 +45,10 @@ impl Space {
 
 /// Shared by the writer, who uses the room, and the thread that makes it.
 pub struct Reserve {
+    disk: DiskRef,
     dir: PathBuf,
+    /// There is no thread: whoever needs room makes it.
+    inline: bool,
     space: Space,
     /// How much is made at a time.
     chunk: u64,
@@ -64,7 +68,7 @@ struct State {
     next_wanted: bool,
     next: Option<Spare>,
     /// Segments that were purged, oldest first; they keep their names until they become the next.
-    used: VecDeque<(u64, File)>,
+    used: VecDeque<(u64, FileRef)>,
     /// The last try found no space.
     short: bool,
     /// Nobody waits for space any more.
@@ -74,18 +78,24 @@ struct State {
 }
 
 struct Spare {
-    file: File,
+    file: FileRef,
     reserved: u64,
 }
 
 enum Job {
     Extend { sequence: u64, from: u64, to: u64 },
-    Next { sequence: u64, used: Option<(u64, File)> },
+    Next { sequence: u64, used: Option<(u64, FileRef)> },
 }
 
 impl Reserve {
     /// For a log whose segment `sequence` has `reserved` bytes.
-    pub fn new(dir: &Path, chunk: u64, sequence: u64, reserved: u64, space: Space) -> Arc<Self> {
+    pub fn new(
+        (disk, dir): (DiskRef, &Path),
+        config: &WalConfig,
+        sequence: u64,
+        reserved: u64,
+        inline: bool,
+    ) -> Arc<Self> {
         let state = State {
             sequence,
             reserved,
@@ -99,8 +109,8 @@ impl Reserve {
             failed: None,
         };
         let state = Mutex::new(state);
-        let dir = dir.to_owned();
-        Arc::new(Self { dir, space, chunk, state, wanted: Condvar::new(), made: Condvar::new() })
+        let (dir, space, chunk) = (dir.to_owned(), config.space.clone(), config.zero_ahead_bytes);
+        Arc::new(Self { disk, dir, inline, space, chunk, state, wanted: Condvar::new(), made: Condvar::new() })
     }
 
     /// Whether there was no space for more when it was last tried.
@@ -146,7 +156,7 @@ impl Reserve {
     }
 
     /// Waits for the next segment and makes it the current one under its name, which is durable with its first group.
-    pub fn take_next(&self) -> io::Result<File> {
+    pub fn take_next(&self) -> io::Result<FileRef> {
         let mut state = self.state.lock();
         state.next_wanted = true;
         self.wanted.notify_one();
@@ -157,7 +167,7 @@ impl Reserve {
             }
         };
         let sequence = state.sequence + 1;
-        std::fs::rename(self.dir.join(SPARE), self.dir.join(segment_name(sequence)))?;
+        self.disk.rename(&self.dir.join(SPARE), &self.dir.join(segment_name(sequence)))?;
         state.sequence = sequence;
         state.reserved = spare.reserved;
         state.target = spare.reserved;
@@ -167,7 +177,7 @@ impl Reserve {
 
     /// Takes a segment that is no longer needed, with its file unless somebody reads it still. Answers those to remove,
     /// oldest first: what stays are the newest, so that the segments on disk always follow each other.
-    pub fn recycle(&self, sequence: u64, file: Option<File>) -> Vec<u64> {
+    pub fn recycle(&self, sequence: u64, file: Option<FileRef>) -> Vec<u64> {
         let mut state = self.state.lock();
         let Some(file) = file else {
             let older = std::mem::take(&mut state.used);
@@ -185,6 +195,9 @@ impl Reserve {
         if state.short && state.closing {
             return Err(closed());
         }
+        if self.inline {
+            return parking_lot::MutexGuard::unlocked(state, || self.make_due());
+        }
         self.made.wait(state);
         Ok(())
     }
@@ -197,35 +210,49 @@ impl Reserve {
     /// The thread: makes what is wanted until it is stopped.
     pub fn run(&self) {
         while let Some(job) = self.next_job() {
-            let done = self.make(&job);
-            let mut state = self.state.lock();
-            match done {
-                Ok(spare) => {
-                    if std::mem::take(&mut state.short) {
-                        tracing::info!(dir = %self.dir.display(), "there is space for the log again");
-                    }
-                    match (job, spare) {
-                        (Job::Extend { sequence, to, .. }, _) if sequence == state.sequence => {
-                            state.reserved = state.reserved.max(to);
-                        }
-                        (Job::Next { .. }, spare) => state.next = spare,
-                        (Job::Extend { .. }, _) => {}
-                    }
+            if !self.carry_out(job) {
+                let mut state = self.state.lock();
+                if !state.stop {
+                    self.wanted.wait_for(&mut state, PAUSE);
                 }
-                Err(error) if is_full(&error) => {
-                    state.become_short(&self.dir);
-                    self.made.notify_all();
-                    if !state.stop {
-                        self.wanted.wait_for(&mut state, PAUSE);
-                    }
-                    continue;
-                }
-                // The writer has gone on to another segment meanwhile.
-                Err(_) if matches!(job, Job::Extend { sequence, .. } if sequence != state.sequence) => {}
-                Err(error) => state.failed = Some(error),
             }
-            self.made.notify_all();
         }
+    }
+
+    /// The same without a thread: makes one thing that is wanted.
+    fn make_due(&self) -> io::Result<()> {
+        let due = self.state.lock().due(self.chunk).ok_or_else(|| io::Error::other("nothing is wanted"))?;
+        if self.carry_out(due) { Ok(()) } else { Err(rustix::io::Errno::NOSPC.into()) }
+    }
+
+    /// `false`: there is no space.
+    fn carry_out(&self, job: Job) -> bool {
+        let done = self.make(&job);
+        let mut state = self.state.lock();
+        let mut room = true;
+        match done {
+            Ok(spare) => {
+                if std::mem::take(&mut state.short) {
+                    tracing::info!(dir = %self.dir.display(), "there is space for the log again");
+                }
+                match (job, spare) {
+                    (Job::Extend { sequence, to, .. }, _) if sequence == state.sequence => {
+                        state.reserved = state.reserved.max(to);
+                    }
+                    (Job::Next { .. }, spare) => state.next = spare,
+                    (Job::Extend { .. }, _) => {}
+                }
+            }
+            Err(error) if is_full(&error) => {
+                state.become_short(&self.dir);
+                room = false;
+            }
+            // The writer has gone on to another segment meanwhile.
+            Err(_) if matches!(job, Job::Extend { sequence, .. } if sequence != state.sequence) => {}
+            Err(error) => state.failed = Some(error),
+        }
+        self.made.notify_all();
+        room
     }
 
     fn next_job(&self) -> Option<Job> {
@@ -234,13 +261,8 @@ impl Reserve {
             if state.stop || state.failed.is_some() {
                 return None;
             }
-            let sequence = state.sequence;
-            if state.reserved < state.target {
-                let from = state.reserved;
-                return Some(Job::Extend { sequence, from, to: state.target.min(from + self.chunk) });
-            }
-            if state.next_wanted && state.next.is_none() {
-                return Some(Job::Next { sequence: sequence + 1, used: state.used.pop_front() });
+            if let Some(job) = state.due(self.chunk) {
+                return Some(job);
             }
             self.wanted.wait(&mut state);
         }
@@ -252,8 +274,8 @@ impl Reserve {
         match job {
             Job::Extend { sequence, from, to } => {
                 self.space.take()?;
-                let file = OpenOptions::new().write(true).open(self.dir.join(segment_name(*sequence)))?;
-                write_zeros(&file, *from, *to)?;
+                let file = self.disk.open(&self.dir.join(segment_name(*sequence)))?;
+                write_zeros(&*file, *from, *to)?;
                 file.sync_data()?;
                 Ok(None)
             }
@@ -261,29 +283,41 @@ impl Reserve {
         }
     }
 
-    fn make_next(&self, sequence: u64, used: Option<&(u64, File)>) -> io::Result<Spare> {
+    fn make_next(&self, sequence: u64, used: Option<&(u64, FileRef)>) -> io::Result<Spare> {
         let path = self.dir.join(SPARE);
         let file = match used {
             Some((old, _)) => {
-                std::fs::rename(self.dir.join(segment_name(*old)), &path)?;
-                OpenOptions::new().read(true).write(true).open(&path)?
+                self.disk.rename(&self.dir.join(segment_name(*old)), &path)?;
+                self.disk.open(&path)?
             }
             // What an earlier run left may hold records of this very sequence that never became durable.
-            None => OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?,
+            None => self.disk.create(&path)?,
         };
-        let mut reserved = file.metadata()?.len();
+        let mut reserved = file.bytes()?;
         if reserved < self.chunk {
             self.space.take()?;
-            write_zeros(&file, reserved, self.chunk)?;
+            write_zeros(&*file, reserved, self.chunk)?;
             reserved = self.chunk;
         }
-        record::write_head(&file, sequence)?;
+        record::write_head(&*file, sequence)?;
         file.sync_all()?;
         Ok(Spare { file, reserved })
     }
 }
 
 impl State {
+    fn due(&mut self, chunk: u64) -> Option<Job> {
+        let sequence = self.sequence;
+        if self.reserved < self.target {
+            let from = self.reserved;
+            return Some(Job::Extend { sequence, from, to: self.target.min(from + chunk) });
+        }
+        if self.next_wanted && self.next.is_none() {
+            return Some(Job::Next { sequence: sequence + 1, used: self.used.pop_front() });
+        }
+        None
+    }
+
     fn become_short(&mut self, dir: &Path) {
         if !std::mem::replace(&mut self.short, true) {
             tracing::error!(dir = %dir.display(), "no space is left for the log; this member takes no writes until there is");

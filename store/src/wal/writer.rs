@@ -6,12 +6,12 @@ use super::index::Location;
 use super::record::{self, Kind, State};
 use super::reserve::{Reserve, is_full};
 use super::{Job, Shared, WalConfig};
+use crate::disk::{Disk, DiskFile, DiskRef, FileRef};
+use crate::plant::{Plant, planted};
 use crate::raft::types::{self, LogId, RaftEntry, TypeConfig};
 use openraft::storage::IOFlushed;
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
 
 pub struct Writer {
+    pub disk: DiskRef,
     pub dir: PathBuf,
     pub config: WalConfig,
     pub segment: Segment,
@@ -32,14 +33,16 @@ pub struct Writer {
     pub pending_entries: Vec<(u64, Range<usize>)>,
     pub reserve: Arc<Reserve>,
     pub reserving: Option<std::thread::JoinHandle<()>>,
+    /// What the first write that failed met: nothing is written after it.
+    pub failed: Option<io::Error>,
     /// Held so that no other process opens the log.
-    pub _lock: File,
+    pub _lock: FileRef,
 }
 
 /// The segment that takes records.
 pub struct Segment {
     pub sequence: u64,
-    pub file: Arc<File>,
+    pub file: FileRef,
     /// Where the next record goes.
     pub at: u64,
     /// Everything before this is on disk for good; 0 = not even the header.
@@ -60,21 +63,25 @@ struct Waiting {
 
 impl Writer {
     pub fn run(mut self, shared: &Shared) {
-        let mut failed: Option<io::Error> = None;
         while let Some(jobs) = next_jobs(shared, &self.config) {
-            let (work, waiting) = split(jobs);
-            if failed.is_none()
-                && let Err(error) = self.write_group(shared, work)
-            {
-                tracing::error!(dir = %self.dir.display(), %error, "the log cannot be written; this member stops writing");
-                failed = Some(error);
-            }
-            waiting.tell(failed.as_ref());
+            self.round(shared, jobs);
         }
         self.reserve.stop();
         if self.reserving.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the thread that makes room for the log panicked");
         }
+    }
+
+    /// Makes a group durable and says so.
+    pub fn round(&mut self, shared: &Shared, jobs: Vec<Job>) {
+        let (work, waiting) = split(jobs);
+        if self.failed.is_none()
+            && let Err(error) = self.write_group(shared, work)
+        {
+            tracing::error!(dir = %self.dir.display(), %error, "the log cannot be written; this member stops writing");
+            self.failed = Some(error);
+        }
+        waiting.tell(self.failed.as_ref());
     }
 
     fn write_group(&mut self, shared: &Shared, work: Vec<Work>) -> io::Result<()> {
@@ -141,7 +148,7 @@ impl Writer {
         // A segment is never followed by another before all of it is durable, so only the last can have a torn tail.
         self.sync()?;
         self.full.push((self.segment.sequence, self.last_index));
-        let file = Arc::new(self.reserve.take_next()?);
+        let file = self.reserve.take_next()?;
         let at = record::SEGMENT_HEADER as u64;
         self.segment = Segment { sequence: self.segment.sequence + 1, file, at, durable: 0 };
         let (vote, purged, committed) = {
@@ -187,11 +194,15 @@ impl Writer {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        if planted(Plant::EarlyFsync) {
+            self.segment.durable = self.segment.at;
+            return Ok(());
+        }
         let began = tokio::time::Instant::now();
         self.segment.file.sync_data()?;
         self.config.counts.fsync.note(began.elapsed());
         if self.segment.durable == 0 {
-            sync_dir(&self.dir)?;
+            self.disk.sync_dir(&self.dir)?;
         }
         self.segment.durable = self.segment.at;
         Ok(())
@@ -204,10 +215,10 @@ impl Writer {
         let gone = self.full.iter().take_while(|(_, last)| *last <= upto.index).count();
         for (sequence, _) in self.full.drain(..gone) {
             // Somebody who found an entry in it just now may still read it: then it must stay as it is.
-            let file = index.segments.remove(&sequence).and_then(Arc::into_inner);
+            let file = index.segments.remove(&sequence).filter(|file| Arc::strong_count(file) == 1);
             for sequence in self.reserve.recycle(sequence, file) {
                 let path = self.dir.join(segment_name(sequence));
-                if let Err(error) = std::fs::remove_file(&path) {
+                if let Err(error) = self.disk.remove(&path) {
                     tracing::warn!(path = %path.display(), %error, "a log segment that is no longer needed cannot be removed");
                 }
             }
@@ -217,11 +228,11 @@ impl Writer {
 
 impl Segment {
     /// Makes a segment that is durable with its first group.
-    pub fn create(dir: &Path, sequence: u64) -> io::Result<Self> {
+    pub fn create(disk: &dyn Disk, dir: &Path, sequence: u64) -> io::Result<Self> {
         let path = dir.join(segment_name(sequence));
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        record::write_head(&file, sequence)?;
-        Ok(Self { sequence, file: Arc::new(file), at: record::SEGMENT_HEADER as u64, durable: 0 })
+        let file = disk.create(&path)?;
+        record::write_head(&*file, sequence)?;
+        Ok(Self { sequence, file, at: record::SEGMENT_HEADER as u64, durable: 0 })
     }
 }
 
@@ -229,11 +240,7 @@ pub fn segment_name(sequence: u64) -> String {
     format!("{sequence:016x}.wal")
 }
 
-pub fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
-}
-
-pub fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
+pub fn write_zeros(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
     let mut at = from;
     while at < to {
         let n = (to - at).min(ZEROS.len() as u64);

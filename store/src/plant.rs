@@ -1,0 +1,29 @@
+//! Bugs of known classes that the simulation plants, one at a time, to see that its checkers find them. No build that ships
+//! contains any.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A follower counts an entry as applied without applying it.
+    IndexWithoutEntry,
+    /// Opening the log forgets its last entry, so that its revision is given again.
+    ForgottenTail,
+    /// A watch that is too old goes on at the oldest revision, without a word.
+    SkippedGap,
+    /// A member that believes to lead answers reads without asking the others.
+    DeposedRead,
+    /// A write is called durable before the disk was asked.
+    EarlyFsync,
+    /// A snapshot lacks the newest revision that it claims to hold.
+    OldSnapshot,
+}
+
+/// Whether the simulation that this runs in has planted it.
+#[cfg(test)]
+pub fn planted(plant: Plant) -> bool {
+    crate::sim::planted(plant)
+}
+
+#[cfg(not(test))]
+pub const fn planted(_: Plant) -> bool {
+    false
+}

@@ -1,0 +1,77 @@
+//! Whole groups in one thread, under a virtual clock, network and disk that all follow from one seed: real members, real
+//! Raft, real log and snapshots, and clients whose history is checked. A run that fails is replayed by its seed.
+//!
+//! What is not real: gRPC and TLS below the frames, threads, and the machine's file system.
+
+mod clients;
+mod dice;
+mod disk;
+mod faults;
+mod network;
+mod place;
+mod runtime;
+mod tests;
+pub mod watch;
+mod world;
+
+use crate::plant::Plant;
+use std::cell::RefCell;
+
+pub use network::{Call, Line, Lines};
+pub use place::Place;
+pub use runtime::Runtime;
+
+/// What the simulation of this thread knows of itself.
+struct Context {
+    dice: u64,
+    plant: Option<Plant>,
+    started: tokio::time::Instant,
+    /// A fingerprint of everything that happened.
+    trace: u64,
+    /// Orders what clients saw.
+    moments: u64,
+    panics: Vec<String>,
+}
+
+thread_local! {
+    static CONTEXT: RefCell<Option<Context>> = const { RefCell::new(None) };
+}
+
+fn with<T>(work: impl FnOnce(&mut Context) -> T) -> Option<T> {
+    CONTEXT.with(|context| context.borrow_mut().as_mut().map(work))
+}
+
+pub fn running() -> bool {
+    with(|_| ()).is_some()
+}
+
+pub fn planted(plant: Plant) -> bool {
+    with(|context| context.plant == Some(plant)).unwrap_or(false)
+}
+
+/// Milliseconds of virtual time, which began long ago.
+pub fn now_ms() -> Option<u64> {
+    with(|context| context.started.elapsed().as_millis() as u64 + 1_000_000)
+}
+
+/// A random number, if this is a simulation.
+pub fn chance() -> Option<u64> {
+    dice::next()
+}
+
+/// The next moment of the one clock that orders everything.
+fn moment() -> u64 {
+    with(|context| {
+        context.moments += 1;
+        context.moments
+    })
+    .unwrap_or(0)
+}
+
+/// Takes what happened into the fingerprint.
+fn trace(what: u64) {
+    with(|context| {
+        let now = context.started.elapsed().as_nanos() as u64;
+        context.trace = dice::mix(context.trace ^ what.rotate_left(32) ^ now);
+    });
+}

@@ -1,0 +1,40 @@
+//! Where one incarnation of a member stands in a simulation: its ways to the others, and a log whose every group takes a
+//! while to be written.
+
+use super::dice;
+use super::network::{Lines, Network};
+use crate::peer::PeerService;
+use crate::wal::Stepper;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+#[derive(Clone)]
+pub struct Place {
+    pub network: Network,
+    pub member: u64,
+    pub incarnation: u64,
+    /// How many milliseconds more a group of records takes; a stalled disk.
+    pub stall_ms: Arc<AtomicU64>,
+}
+
+impl Place {
+    pub fn lines(&self) -> Lines {
+        Lines { network: self.network.clone(), from: self.member, incarnation: self.incarnation }
+    }
+
+    pub fn serve(&self, service: PeerService) {
+        self.network.serve(self.member, self.incarnation, service);
+    }
+
+    pub fn run_log(&self, mut stepper: Stepper) {
+        let stall_ms = self.stall_ms.clone();
+        tokio::spawn(async move {
+            while stepper.arrived().await {
+                let stall_us = stall_ms.load(Ordering::Relaxed) * 1_000;
+                tokio::time::sleep(Duration::from_micros(stall_us + dice::between(100, 4_000))).await;
+                stepper.step();
+            }
+        });
+    }
+}
