@@ -8,6 +8,8 @@ mod codec;
 mod counts;
 mod disk;
 mod etcd;
+#[cfg(test)]
+mod fuzz;
 mod group;
 mod hub;
 mod limits;

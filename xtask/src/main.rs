@@ -28,6 +28,20 @@ enum Task {
     Licences,
     /// Makes the schema tables anew from their sources
     Codegen,
+    /// Runs simulated groups of the store, each from a seed of its own; a finding names the seed that replays it
+    Sim {
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first seed
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Feeds changed and random bytes to the store's decoders
+    Fuzz {
+        /// Inputs per decoder
+        #[arg(long, default_value_t = 1_000_000)]
+        cases: u32,
+    },
     /// Measures, and writes docs/benchmarks.md
     Bench {
         /// What to measure: first-light, store
@@ -41,6 +55,9 @@ enum Task {
     },
 }
 
+/// Unit tests as CI builds them, so that nothing is compiled twice.
+const STORE_TEST: [&str; 4] = ["test", "--release", "--workspace", "--lib"];
+
 fn main() -> anyhow::Result<()> {
     let root = root();
     match Arguments::parse().task {
@@ -49,6 +66,17 @@ fn main() -> anyhow::Result<()> {
         Task::Tidy => tidy::run(&root),
         Task::Licences => licences::run(&root),
         Task::Codegen => codegen::run(),
+        Task::Sim { seeds, seed } => run(Command::new("cargo")
+            .args(STORE_TEST)
+            .args(["sim::tests::seeds_find_nothing", "--", "--nocapture"])
+            .env("GANTRY_SIM_SEEDS", seeds.to_string())
+            .env("GANTRY_SIM_SEED", seed.to_string())
+            .current_dir(&root)),
+        Task::Fuzz { cases } => run(Command::new("cargo")
+            .args(STORE_TEST)
+            .args(["fuzz::", "--", "--nocapture"])
+            .env("PROPTEST_CASES", cases.to_string())
+            .current_dir(&root)),
         Task::Bench { name, runs, further } => bench::run(&root, &name, runs, &further),
     }
 }

@@ -3,7 +3,7 @@
 
 mod auth;
 mod cluster;
-mod convert;
+pub mod convert;
 pub mod errors;
 mod inquiry;
 mod kv;

@@ -317,6 +317,18 @@ impl Group {
     }
 
     #[cfg(test)]
+    pub fn raft_says(&self) -> String {
+        let m = self.handle.metrics();
+        let (state, term, leader) = (m.state, m.current_term, m.current_leader);
+        let (log, applied, purged) = (m.last_log_index, m.last_applied.map(|id| id.index), m.purged.map(|id| id.index));
+        let (running, snapshot) = (m.running_state.is_ok(), m.snapshot.map(|id| id.index));
+        format!(
+            "{state:?} of {term} under {leader:?}: log {log:?}, applied {applied:?}, snapshot {snapshot:?}, purged {purged:?}, running {running} {:?}",
+            m.running_state
+        )
+    }
+
+    #[cfg(test)]
     pub fn view(&self) -> Arc<Mvcc> {
         self.handle.hub.view()
     }
@@ -436,7 +448,9 @@ fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::Confi
         enable_tick: !alone,
         enable_heartbeat: !alone,
         enable_pre_vote: Some(true),
-        enable_leader_restore: Some(!alone),
+        // A leader that goes on leading after a restart knows less to be committed than it had acknowledged, and answers reads
+        // by that: it has to be elected again, which tells it.
+        enable_leader_restore: Some(false),
         ..openraft::Config::default()
     }
     .validate()

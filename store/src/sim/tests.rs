@@ -26,7 +26,10 @@ fn seeds_find_nothing() {
         sum.unknown_done += calm.unknown_done;
     }
     println!("{} seeds from {first}: {sum:?}", last - first);
-    assert!(sum.unknown_done > 0, "no run left the fate of a write open: the faults are too mild");
+    assert!(
+        last - first < SEEDS || sum.unknown_done > 0,
+        "no run left the fate of a write open: the faults are too mild"
+    );
 }
 
 #[test]

@@ -283,7 +283,8 @@ impl World {
                 return Ok(());
             }
             if tokio::time::Instant::now() >= end {
-                return Err(Finding::NoRest(format!("{states:x?}")));
+                let said: Vec<_> = groups.iter().map(Group::raft_says).collect();
+                return Err(Finding::NoRest(format!("{states:x?} {said:#?}")));
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }

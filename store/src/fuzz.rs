@@ -1,0 +1,180 @@
+//! Bytes that no member wrote, for everything that decodes bytes: it may refuse them, but not panic, and not allocate more
+//! than the input can be worth. Half of the inputs are valid ones with something changed.
+
+use crate::api::{Compare, Op, Revision, Txn};
+use crate::codec::{self, Reader};
+use crate::etcd::convert;
+use crate::mvcc::{Command, Entry, Mvcc, apply};
+use crate::proto::etcd;
+use crate::raft::snapshot::{SnapshotDir, SnapshotFile};
+use crate::raft::types::{self, Meta};
+use crate::reply;
+use crate::wal::record::{self, Kind, State};
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use prost::Message;
+
+/// One change of a valid input.
+#[derive(Clone, Debug)]
+enum Change {
+    Flip(usize, u8),
+    Cut(usize),
+    Insert(usize, Vec<u8>),
+    Repeat(usize, usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (any::<usize>(), 1..=u8::MAX).prop_map(|(at, bits)| Change::Flip(at, bits)),
+        any::<usize>().prop_map(Change::Cut),
+        (any::<usize>(), vec(any::<u8>(), 1..12)).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
+        (any::<usize>(), any::<usize>()).prop_map(|(from, to)| Change::Repeat(from, to)),
+    ]
+}
+
+fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
+    for change in changes {
+        let at = |n: &usize| n % (bytes.len() + 1);
+        match change {
+            Change::Flip(n, bits) => {
+                let at = at(n);
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= bits;
+                }
+            }
+            Change::Cut(n) => bytes.truncate(at(n)),
+            Change::Insert(n, more) => {
+                let at = at(n);
+                bytes.splice(at..at, more.iter().copied());
+            }
+            Change::Repeat(from, to) => {
+                let (from, to) = (at(from).min(at(to)), at(from).max(at(to)));
+                bytes.extend_from_within(from..to.min(from + 4_096));
+            }
+        }
+    }
+    bytes
+}
+
+/// Random bytes, or `valid` with changes.
+fn input(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![vec(any::<u8>(), 0..300), vec(change(), 1..5).prop_map(move |changes| changed(valid.clone(), &changes))]
+}
+
+fn txn() -> Txn {
+    let nested = Txn { failure: vec![Op::get("n"), Op::put("n", "1")], ..Txn::default() };
+    Txn {
+        compare: vec![Compare::unchanged("a", Revision(7)), Compare::has_value("b", "v")],
+        success: vec![Op::put("k", vec![7; 40]), Op::Txn(Box::new(nested))],
+        failure: vec![Op::delete("d"), Op::get("g")],
+    }
+}
+
+fn entry() -> Entry {
+    let grant = Command::Grant { id: crate::api::LeaseId(5), ttl_s: 9 };
+    Entry { time_ms: 99, commands: vec![grant, Command::Txn(txn())] }
+}
+
+fn entry_bytes() -> Vec<u8> {
+    let mut out = Vec::new();
+    codec::put_entry(&mut out, &entry());
+    out
+}
+
+fn state() -> Mvcc {
+    let mut mvcc = Mvcc::default();
+    apply(&mut mvcc, &entry()).unwrap();
+    mvcc
+}
+
+fn replies_bytes() -> Vec<u8> {
+    let mut out = Vec::new();
+    reply::put_replies(&mut out, &apply(&mut Mvcc::default(), &entry()).unwrap().replies);
+    out
+}
+
+fn segment() -> Vec<u8> {
+    let mut bytes = record::segment_header(3).to_vec();
+    for durable in [0, 32, 120] {
+        record::put(&mut bytes, 3, durable, Kind::Entry, |out| out.extend(entry_bytes()));
+    }
+    bytes.resize(1_024, 0);
+    bytes
+}
+
+fn snapshot() -> (tempfile::TempDir, Vec<u8>) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = SnapshotDir::open(dir.path()).unwrap().0.write(&Meta::default(), &state()).unwrap();
+    let bytes = std::fs::read(&file.path).unwrap();
+    (dir, bytes)
+}
+
+/// Makes every frame's checksum right, so that what the frames hold is looked at.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let mut at = 16;
+    while let Some(head) = bytes.get(at..at + 8) {
+        let len = u32::from_le_bytes(head[..4].try_into().unwrap()) as usize;
+        let Some(frame) = bytes.get(at + 8..).and_then(|rest| rest.get(..len)) else { break };
+        let crc = crc32fast::hash(frame).to_le_bytes();
+        bytes[at + 4..at + 8].copy_from_slice(&crc);
+        at += 8 + len;
+    }
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn entries(bytes in input(entry_bytes())) {
+        let mut reader = Reader::new(bytes.clone().into());
+        if let Ok(entry) = codec::entry(&mut reader) {
+            // One that decodes can be applied, refused or not.
+            let _ = apply(&mut state(), &entry);
+            prop_assert!(entry.commands.len() <= bytes.len());
+        }
+        let _ = types::decode_entry(bytes.into());
+    }
+
+    #[test]
+    fn replies(bytes in input(replies_bytes())) {
+        let _ = reply::replies(&mut Reader::new(bytes.clone().into()));
+        let _ = reply::error(&mut Reader::new(bytes.into()));
+    }
+
+    #[test]
+    fn segments(bytes in input(segment())) {
+        if record::check_header(&bytes, 3).is_ok() {
+            let scan = record::scan(&bytes, 3);
+            prop_assert!(scan.end as usize <= bytes.len() + 8);
+            for found in &scan.records {
+                let payload = Bytes::copy_from_slice(&bytes[found.at as usize..(found.at + found.len) as usize]);
+                let _ = State::decode(found.kind, payload);
+            }
+        }
+        let _ = record::holds_durable_records(&bytes, 3);
+        for kind in [Kind::Vote, Kind::Truncate, Kind::Purge, Kind::Committed] {
+            let _ = State::decode(kind, bytes.clone().into());
+        }
+    }
+
+    #[test]
+    fn snapshots(changes in vec(change(), 1..5), seal in any::<bool>()) {
+        let (dir, valid) = snapshot();
+        let bytes = changed(valid, &changes);
+        let path = dir.path().join("changed.snap");
+        std::fs::write(&path, if seal { sealed(bytes) } else { bytes }).unwrap();
+        let _ = SnapshotFile::open(&path).unwrap().read();
+    }
+
+    #[test]
+    fn requests(bytes in input(convert::put_txn(txn()).encode_to_vec())) {
+        if let Ok(request) = etcd::TxnRequest::decode(&bytes[..])
+            && let Ok(txn) = convert::txn(request)
+        {
+            let _ = apply(&mut state(), &Entry { time_ms: 0, commands: vec![Command::Txn(txn)] });
+        }
+        let _ = etcd::RangeRequest::decode(&bytes[..]).map(|range| convert::range(range).map(|range| state().range(&range)));
+        let _ = etcd::PutRequest::decode(&bytes[..]).map(convert::put);
+        let _ = etcd::DeleteRangeRequest::decode(&bytes[..]).map(convert::delete);
+    }
+}
