@@ -81,7 +81,7 @@ pub fn read_whole(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
 pub struct RealDisk;
 
 impl RealDisk {
-    pub fn new() -> DiskRef {
+    pub fn shared() -> DiskRef {
         Arc::new(Self)
     }
 }

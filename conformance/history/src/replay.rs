@@ -183,8 +183,8 @@ impl Search<'_> {
         choices: &mut Vec<Choice>,
     ) -> Result<(), Violation> {
         let mut why = Violation::Unexplained { revision };
-        for taken in from..self.facts.unknown.len() {
-            let operation = &self.history.operations[self.facts.unknown[taken]];
+        for (taken, unknown) in self.facts.unknown.iter().enumerate().skip(from) {
+            let operation = &self.history.operations[*unknown];
             if operation.sent >= self.order.first_seen(revision) {
                 break;
             }

@@ -18,7 +18,7 @@ impl Ground {
     /// The machine that this process runs on.
     pub fn machine() -> Self {
         Self {
-            disk: RealDisk::new(),
+            disk: RealDisk::shared(),
             wal: WalConfig::default(),
             #[cfg(test)]
             simulation: None,

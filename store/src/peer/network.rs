@@ -254,7 +254,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.snap");
         std::fs::write(&path, b"some bytes").unwrap();
-        let mut file = SnapshotFile::open_on(&crate::disk::RealDisk::new(), &path).unwrap();
+        let mut file = SnapshotFile::open_on(&crate::disk::RealDisk::shared(), &path).unwrap();
         let (failed, mut failure) = oneshot::channel();
         let whole: Vec<_> = chunks(file.clone(), failed).collect().await;
         assert_eq!(whole, [b"some bytes".to_vec()]);

@@ -81,7 +81,7 @@ pub type Found = (Meta, Mvcc, SnapshotFile);
 impl SnapshotDir {
     /// Opens the directory and reads the newest snapshot in it, if there is one.
     pub fn open(dir: &Path) -> Result<(Self, Option<Found>), SnapshotError> {
-        Self::open_on(RealDisk::new(), dir)
+        Self::open_on(RealDisk::shared(), dir)
     }
 
     pub fn open_on(disk: DiskRef, dir: &Path) -> Result<(Self, Option<Found>), SnapshotError> {
@@ -301,7 +301,7 @@ pub fn newer_version(head: &[u8]) -> Option<u8> {
 
 impl SnapshotFile {
     pub fn open(path: &Path) -> Result<Self, SnapshotError> {
-        Self::open_on(&RealDisk::new(), path)
+        Self::open_on(&RealDisk::shared(), path)
     }
 
     pub fn open_on(disk: &DiskRef, path: &Path) -> Result<Self, SnapshotError> {

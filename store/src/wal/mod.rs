@@ -106,7 +106,7 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
 impl Wal {
     /// Opens or creates the log in `dir`, cutting off a torn tail. Blocks.
     pub fn open(dir: &Path, config: WalConfig) -> Result<Self, OpenError> {
-        Self::open_on(RealDisk::new(), dir, config)
+        Self::open_on(RealDisk::shared(), dir, config)
     }
 
     pub fn open_on(disk: DiskRef, dir: &Path, config: WalConfig) -> Result<Self, OpenError> {
