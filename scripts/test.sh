@@ -12,7 +12,7 @@ step "build"
 scripts/build.sh
 step "unit and property tests"
 cargo test --release --workspace --lib --bins --quiet
-cargo test --release --workspace --test api --test kernel --quiet
+cargo test --release --workspace --test api --test kernel --test store --quiet
 step "end-to-end suites on real containers"
 conformance/tools.sh
 cargo test --release --workspace --test first_light --test wide

@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
+/// One page. Larger writes make the kernel keep larger pieces of the file, and it writes a whole piece to the disk for each
+/// record that is put into it (measured: 24 KB for 300 B).
+static ZEROS: [u8; 4096] = [0; 4096];
 
 pub struct Writer {
     pub disk: DiskRef,
@@ -243,7 +245,8 @@ pub fn segment_name(sequence: u64) -> String {
 pub fn write_zeros(file: &dyn DiskFile, from: u64, to: u64) -> io::Result<()> {
     let mut at = from;
     while at < to {
-        let n = (to - at).min(ZEROS.len() as u64);
+        // Up to the next page's beginning.
+        let n = (ZEROS.len() as u64 - at % ZEROS.len() as u64).min(to - at);
         file.write_all_at(&ZEROS[..n as usize], at)?;
         at += n;
     }
