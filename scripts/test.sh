@@ -15,7 +15,7 @@ cargo test --release --workspace --lib --bins --quiet
 cargo test --release --workspace --test api --test kernel --test store --quiet
 step "end-to-end suites on real containers"
 conformance/tools.sh
-cargo test --release --workspace --test first_light --test wide
+cargo test --release --workspace --test first_light --test wide --test linear
 step "what a store has a part in, on three members of each group and on an etcd; their leaders are killed midway"
 for store in members etcd; do
   GANTRY_STORE=$store cargo test --release --workspace --test first_light -- \
