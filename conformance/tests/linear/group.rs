@@ -143,8 +143,8 @@ impl Group {
             "delete table inet loss".to_owned()
         } else {
             format!(
-                "table inet loss {{ chain arriving {{ type filter hook input priority 0; \
-                 iifname \"eth0\" numgen random mod 100 < {percent} drop; }} }}"
+                "add table inet loss; add chain inet loss arriving {{ type filter hook input priority 0; }}; \
+                 add rule inet loss arriving iifname eth0 numgen random mod 100 < {percent} drop"
             )
         };
         let mut nft = self.places[at].machine.enter("nft");
