@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use verdict::Verdict;
 
-const CLIENTS: usize = 8;
+const CLIENTS: usize = 20;
 const SECONDS: u64 = 24;
 /// The store compacts by itself what is older than this.
 const OWN_COMPACTION: u64 = 60;
