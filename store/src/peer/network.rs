@@ -31,6 +31,9 @@ type RpcResult<T> = Result<T, RPCError<TypeConfig>>;
 /// How long a member may take to make entries durable before the leader gives the stream up: longer than a slow disk stalls.
 /// A connection that broke is noticed by itself, a member that is gone by its silence in an election.
 const APPEND_PATIENCE: Duration = Duration::from_secs(5);
+/// Until a member that cannot be reached is tried again. Raft's own pause is taken by the stream of requests, which nobody
+/// reads before there is a connection.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// The bytes of a snapshot in one frame.
 const CHUNK: usize = 1 << 20;
 
@@ -71,6 +74,12 @@ fn rpc_error(status: &Status) -> RPCError<TypeConfig> {
         true => RPCError::Unreachable(Unreachable::new(status)),
         false => RPCError::Network(NetworkError::new(status)),
     }
+}
+
+/// An attempt that ended without a stream, and whose like may follow at once.
+async fn unreachable_for_now<T>(error: RPCError<TypeConfig>) -> RpcResult<T> {
+    tokio::time::sleep(RECONNECT_PAUSE).await;
+    Err(error)
 }
 
 /// When the requests of a stream that have no answer yet were sent.
@@ -141,7 +150,10 @@ impl RaftNetworkV2<TypeConfig> for Network {
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + Send + Unpin + 'static,
     {
         Box::pin(async move {
-            let mut client = self.client()?;
+            let mut client = match self.client() {
+                Ok(client) => client,
+                Err(error) => return unreachable_for_now(error).await,
+            };
             let (sent, peers, target) = (Unanswered::default(), self.peers.clone(), self.target);
             let noted = sent.clone();
             let frames = input.map(move |request| {
@@ -151,7 +163,7 @@ impl RaftNetworkV2<TypeConfig> for Network {
             let call = tokio::time::timeout(APPEND_PATIENCE, client.append_stream(frames)).await;
             let answers = match call {
                 Err(elapsed) => return Err(RPCError::Network(NetworkError::new(&elapsed))),
-                Ok(Err(status)) => return Err(rpc_error(&status)),
+                Ok(Err(status)) => return unreachable_for_now(rpc_error(&status)).await,
                 Ok(Ok(answers)) => answers,
             };
             let peers = self.peers.clone();
@@ -248,6 +260,25 @@ fn read_chunk(file: &SnapshotFile, at: u64) -> io::Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hub::Hub;
+    use crate::mvcc::Mvcc;
+    use crate::raft::roster::Roster;
+    use std::collections::BTreeMap;
+
+    #[tokio::test]
+    async fn a_member_that_cannot_be_reached_is_not_tried_again_at_once() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let roster = Roster::new(&BTreeMap::from([(2, closed)]));
+        let peers = Peers::new("state", 1, Hub::new(Mvcc::default()), None, roster);
+        for (target, what) in [(2, "nobody listens"), (3, "nobody knows its address")] {
+            let mut network = Network { peers: peers.clone(), target };
+            let before = Instant::now();
+            let failed = network.stream_append(stream::pending(), RPCOption::new(APPEND_PATIENCE)).await;
+            assert!(matches!(failed, Err(RPCError::Unreachable(_))), "{what}");
+            // Raft calls again when this returns.
+            assert!(before.elapsed() >= RECONNECT_PAUSE, "{what}");
+        }
+    }
 
     #[tokio::test]
     async fn a_file_that_cannot_be_read_breaks_its_stream() {
