@@ -51,7 +51,7 @@ impl Verdict {
             }
         }
         let strange = record.strange();
-        let history = record.write(|history| std::mem::take(history));
+        let history = record.write(std::mem::take);
         Ok(Self { seed, history, strange, hashes, tails: group.tails() })
     }
 
