@@ -104,22 +104,22 @@ async fn a_torn_tail_is_cut_off_and_does_not_come_back() {
 async fn what_follows_a_torn_record_does_not_come_back_behind_what_takes_its_place() {
     let dir = TempDir::new().unwrap();
     let wal = open(&dir).unwrap();
-    append(&wal, 0..1).await;
+    append(&wal, 0..2).await;
     drop(wal);
     let (_, before) = last_bytes(&segments(&dir)[0]);
     let wal = open(&dir).unwrap();
     let (sender, flushed) = TypeConfig::oneshot();
-    wal.append(vec![entry(1), entry(2)], IOFlushed::signal(sender));
+    wal.append(vec![entry(2), entry(3)], IOFlushed::signal(sender));
     flushed.await.unwrap().unwrap();
     drop(wal);
     // As if the disk had written the second record of the group and not the first.
     let file = OpenOptions::new().read(true).write(true).open(&segments(&dir)[0]).unwrap();
     file.write_all_at(&[0; 100], before + 60).unwrap();
     let wal = open(&dir).unwrap();
-    assert_eq!(indexes(&wal), [0]);
-    append(&wal, 1..2).await;
+    assert_eq!(indexes(&wal), [0, 1]);
+    append(&wal, 2..3).await;
     drop(wal);
-    assert_eq!(indexes(&open(&dir).unwrap()), [0, 1]);
+    assert_eq!(indexes(&open(&dir).unwrap()), [0, 1, 2]);
 }
 
 #[tokio::test]
