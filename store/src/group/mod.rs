@@ -329,6 +329,11 @@ impl Group {
     }
 
     #[cfg(test)]
+    pub fn has_snapshot(&self) -> bool {
+        self.handle.snapshots.current().is_some()
+    }
+
+    #[cfg(test)]
     pub fn view(&self) -> Arc<Mvcc> {
         self.handle.hub.view()
     }

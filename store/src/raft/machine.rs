@@ -192,7 +192,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
         loop {
             let (snapshots, meta, mvcc) = (self.snapshots.clone(), self.meta.clone(), self.mvcc.clone());
             let build = move || snapshots.promote(snapshots.dir.write(&meta, &mvcc)?, &meta);
-            match tokio::task::spawn_blocking(build).await.map_err(io::Error::other)? {
+            match offload(build).await.map_err(io::Error::other)? {
                 Ok((meta, snapshot)) => {
                     Counts::one_more(&self.counts.snapshots);
                     return Ok(Snapshot { meta, snapshot });

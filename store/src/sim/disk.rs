@@ -153,6 +153,9 @@ fn dead() -> io::Error {
 
 impl Mount {
     fn read<T>(&self, work: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
+        if !super::running() {
+            return Err(io::Error::other("a thread that is not the simulation's uses its disk"));
+        }
         let mut state = self.disk.state.lock();
         if state.epoch != self.epoch || state.dies_in == Some(0) {
             return Err(dead());

@@ -58,19 +58,35 @@ pub async fn run(world: &World) {
                 stall_ms.store(0, Ordering::Relaxed);
             }
             _ => {
-                if let Some((group, _)) = world.group(member) {
-                    // One that is refused is as good as none.
-                    let _ = group.snapshot().await;
+                snapshot(world, member).await;
+                // What is wrong with it shows only in who goes on from it.
+                if dice::percent(50) {
+                    pause(0, 1_000).await;
+                    revive(world, member, Death::Process).await;
                 }
             }
         }
     }
 }
 
+/// Kills a member and starts it again, sometimes after the others have let go of the log that it lacks.
 async fn revive(world: &World, member: u64, death: Death) {
     world.kill(member, death);
     pause(0, 4_000).await;
+    if dice::percent(30) {
+        for other in (1..=3).filter(|other| *other != member) {
+            snapshot(world, other).await;
+        }
+    }
     world.start(member).await;
+}
+
+/// Lets a member write a snapshot, which lets the log before it go.
+async fn snapshot(world: &World, member: u64) {
+    if let Some((group, _)) = world.group(member) {
+        // One that is refused is as good as none.
+        let _ = group.snapshot().await;
+    }
 }
 
 /// Cuts a member off from both others, in one direction at least.

@@ -21,6 +21,15 @@ pub use network::{Call, Line, Lines};
 pub use place::Place;
 pub use runtime::Runtime;
 
+/// How often a member went on from a snapshot instead of its own log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Snapshots {
+    /// Starts from the one on its own disk.
+    pub opened: usize,
+    /// Sent by the leader, because the log before it was gone.
+    pub installed: usize,
+}
+
 /// What the simulation of this thread knows of itself.
 struct Context {
     dice: u64,
@@ -31,6 +40,7 @@ struct Context {
     /// Orders what clients saw.
     moments: u64,
     panics: Vec<String>,
+    snapshots: Snapshots,
 }
 
 thread_local! {

@@ -1,7 +1,7 @@
 //! The network between members: frames that are late, lost, doubled or overtaken, members that cannot reach each other,
 //! and connections to the dead that are refused. Who answers is the real service.
 
-use super::{dice, trace};
+use super::{dice, trace, with};
 use crate::peer::PeerService;
 use crate::proto::Frame;
 use crate::proto::peer_server::Peer;
@@ -147,6 +147,9 @@ impl Line {
         // The other side goes on also when this one stops waiting.
         let answered = tokio::spawn(async move { answer(&server, call, frames).await });
         let answered = answered.await.map_err(|error| Status::internal(error.to_string()))?;
+        if call == Call::Install && answered.is_ok() {
+            with(|context| context.snapshots.installed += 1);
+        }
         // The dead say nothing.
         let still = network.is_alive(from, self.ways.incarnation) && network.is_alive(to, incarnation);
         if !still || !network.passes(to, from) {

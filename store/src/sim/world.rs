@@ -5,7 +5,7 @@ use super::clients::{self, Client};
 use super::disk::SimDisk;
 use super::network::Network;
 use super::place::Place;
-use super::{CONTEXT, Context, dice, faults, with};
+use super::{CONTEXT, Context, Snapshots, dice, faults, with};
 use crate::api::Revision;
 use crate::disk::DiskRef;
 use crate::group::{Ground, Group, GroupConfig};
@@ -41,13 +41,14 @@ pub enum Finding {
 }
 
 /// A run without findings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calm {
     /// A fingerprint of all that happened.
     pub trace: u64,
     pub operations: usize,
     pub revision: u64,
     pub unknown_done: usize,
+    pub snapshots: Snapshots,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,8 @@ pub fn run(seed: u64, plant: Option<Plant>) -> Result<Calm, Finding> {
     let runtime = runtime.expect("a runtime without I/O needs nothing of the machine");
     let result = runtime.block_on(async {
         let started = tokio::time::Instant::now();
-        let context = Context { dice: dice::mix(seed), plant, started, trace: 0, moments: 0, panics: Vec::new() };
+        let (dice, snapshots) = (dice::mix(seed), Snapshots::default());
+        let context = Context { dice, plant, started, trace: 0, moments: 0, panics: Vec::new(), snapshots };
         CONTEXT.with(|slot| *slot.borrow_mut() = Some(context));
         World::new().live().await
     });
@@ -89,7 +91,7 @@ pub fn run(seed: u64, plant: Option<Plant>) -> Result<Calm, Finding> {
     if let Some(panic) = context.panics.into_iter().next() {
         return Err(Finding::Panicked(panic));
     }
-    result.map(|calm| Calm { trace: context.trace, ..calm })
+    result.map(|calm| Calm { trace: context.trace, snapshots: context.snapshots, ..calm })
 }
 
 /// A task's panic would go unseen: whoever waits for the task only hears that it ended.
@@ -204,7 +206,10 @@ impl World {
             (config, Ground { disk, wal, simulation: Some(place) }, member.disk.clone())
         };
         match Group::open_on(config, ground).await {
-            Ok(group) => self.members[&id].lock().running = Some((group, CancellationToken::new())),
+            Ok(group) => {
+                with(|context| context.snapshots.opened += usize::from(group.has_snapshot()));
+                self.members[&id].lock().running = Some((group, CancellationToken::new()));
+            }
             Err(_) if disk.died() => self.kill(id, Death::Process),
             Err(error) => {
                 let mut text = error.to_string();
@@ -308,6 +313,6 @@ impl World {
             return Err(Finding::NoRest(format!("clients saw {}, members hold {revision}", explained.revision)));
         }
         let (operations, unknown_done) = (history.operations.len(), explained.unknown_done.len());
-        Ok(Calm { trace: 0, operations, revision, unknown_done })
+        Ok(Calm { operations, revision, unknown_done, ..Calm::default() })
     }
 }
