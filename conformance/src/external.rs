@@ -42,6 +42,11 @@ impl Kind {
     }
 }
 
+/// The port before those of a group's members.
+fn base(group: &str) -> anyhow::Result<u16> {
+    GROUPS.iter().find(|(name, _)| *name == group).map(|(_, base)| *base).context("no such group")
+}
+
 /// Running stores. Dropping them ends them.
 pub struct External {
     kind: Kind,
@@ -68,7 +73,7 @@ impl External {
         }
         for (group, _) in GROUPS {
             wait_for(&format!("the group {group} to answer"), Duration::from_secs(30), || {
-                self.etcdctl(group, 1).ok(&["get", "nothing"]).map(drop)
+                self.etcdctl(group, 1)?.ok(&["get", "nothing"]).map(drop)
             })?;
         }
         Ok(())
@@ -87,14 +92,13 @@ impl External {
         format!("{}:{port}", self.ip)
     }
 
-    fn etcdctl(&self, group: &str, member: u16) -> Etcdctl {
-        let base = GROUPS.iter().find(|(name, _)| *name == group).map_or(0, |(_, base)| *base);
-        Etcdctl::new(&[self.address(base + member)], &self.pki)
+    fn etcdctl(&self, group: &str, member: u16) -> anyhow::Result<Etcdctl> {
+        Ok(Etcdctl::new(&[self.address(base(group)? + member)], &self.pki))
     }
 
     /// Starts a member on the data that it left.
     pub fn start_member(&self, group: &'static str, member: u16) -> anyhow::Result<()> {
-        let base = GROUPS.iter().find(|(name, _)| *name == group).map(|(_, base)| *base).context("no such group")?;
+        let base = base(group)?;
         let data = self.folder.join(format!("{group}-{member}"));
         std::fs::create_dir_all(&data)?;
         let mut command = match self.kind {
@@ -114,9 +118,7 @@ impl External {
         command.args(["store", "--group", group, "--member-id", &member.to_string()]);
         command.args(["--members", &members.collect::<Vec<_>>().join(","), "--listen", &self.address(base + member)]);
         command.arg("--data-dir").arg(data);
-        command.arg("--tls-cert").arg(self.pki.join("store-peer.crt"));
-        command.arg("--tls-key").arg(self.pki.join("store-peer.key"));
-        command.arg("--client-ca").arg(self.pki.join("store-ca.crt"));
+        tools::store_keys(&mut command, &self.pki);
         Ok(command)
     }
 
@@ -136,7 +138,7 @@ impl External {
     /// `kill -9` of a group's leader (its only member, if it is an etcd). Answers which it was.
     pub fn kill_leader(&self, group: &'static str) -> anyhow::Result<u16> {
         let leads = |member: &u16| {
-            let status = self.etcdctl(group, *member).ok(&["endpoint", "status", "--write-out=fields"])?;
+            let status = self.etcdctl(group, *member)?.ok(&["endpoint", "status", "--write-out=fields"])?;
             let field = |name: &str| {
                 let line = status.lines().find(|line| line.starts_with(&format!("\"{name}\"")))?;
                 Some(line.rsplit(' ').next()?.to_owned())

@@ -129,8 +129,7 @@ impl Fleet {
             command.args(["--members", &members.join(",")]);
             command.args(["--listen", &format!("{CONTROL_IP}:{}", base + member)]);
             command.arg("--data-dir").arg(self.folder.path().join(format!("store-{member}-{group}")));
-            command.arg("--tls-cert").arg(self.pki("store-peer.crt")).arg("--tls-key").arg(self.pki("store-peer.key"));
-            command.arg("--client-ca").arg(self.pki("store-ca.crt"));
+            tools::store_keys(&mut command, &self.pki(""));
             self.spawn(&store_name(member, group), command)?;
         }
         Ok(())
@@ -158,8 +157,7 @@ impl Fleet {
             command.args(["--join", "--members", &members]);
         }
         command.arg("--data-dir").arg(self.folder.path().join(lone_name(number)));
-        command.arg("--tls-cert").arg(self.pki("store-peer.crt")).arg("--tls-key").arg(self.pki("store-peer.key"));
-        command.arg("--client-ca").arg(self.pki("store-ca.crt"));
+        tools::store_keys(&mut command, &self.pki(""));
         self.spawn(&lone_name(number), command)?;
         Ok(Etcdctl::new(&[address], &self.pki("")))
     }

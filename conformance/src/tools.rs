@@ -31,6 +31,13 @@ pub fn build_images(data_dir: &Path) -> anyhow::Result<()> {
     run(command.arg("--binary").arg(testbed()?)).map(drop)
 }
 
+/// Tells a `gantry store` member which certificate to show and whom to trust, from a control machine's `pki` folder.
+pub fn store_keys(command: &mut Command, pki: &Path) {
+    command.arg("--tls-cert").arg(pki.join("store-peer.crt"));
+    command.arg("--tls-key").arg(pki.join("store-peer.key"));
+    command.arg("--client-ca").arg(pki.join("store-ca.crt"));
+}
+
 pub fn ip(arguments: &[&str]) -> anyhow::Result<()> {
     run(Command::new("ip").args(arguments)).map(drop)
 }

@@ -6,6 +6,7 @@
 use super::wire::{Target, pb};
 use super::{Lab, Peer, interrupt};
 use crate::readings;
+use crate::tools;
 use anyhow::Context;
 use futures::future::{join_all, try_join_all};
 use std::fs::File;
@@ -104,9 +105,7 @@ impl<'a> Servers<'a> {
         command.args(["store", "--group", group, "--member-id", &number.to_string()]);
         command.args(["--members", &members.join(","), "--listen", &self.address(group, number)]);
         command.arg("--data-dir").arg(self.data(group, number));
-        command.arg("--tls-cert").arg(self.lab.pki("store-peer.crt"));
-        command.arg("--tls-key").arg(self.lab.pki("store-peer.key"));
-        command.arg("--client-ca").arg(self.lab.pki("store-ca.crt"));
+        tools::store_keys(&mut command, &self.lab.pki(""));
         command
     }
 

@@ -101,9 +101,7 @@ impl Group {
         command.args(["store", "--group", "state", "--member-id", &id.to_string(), "--listen", &address]);
         command.args(["--members", &members.join(",")]).args(joined.then_some("--join"));
         command.arg("--data-dir").arg(&*data);
-        command.arg("--tls-cert").arg(self.pki.join("store-peer.crt"));
-        command.arg("--tls-key").arg(self.pki.join("store-peer.key"));
-        command.arg("--client-ca").arg(self.pki.join("store-ca.crt"));
+        tools::store_keys(&mut command, &self.pki);
         let log = File::options().create(true).append(true).open(log(self.folder.path(), at))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         *running = Some(command.spawn().with_context(|| format!("{command:?} did not start"))?);
