@@ -15,6 +15,8 @@ const FORMAT_WORD: &str = "gantry-data";
 
 /// Everything that lies at the top of a data directory. What else is there is somebody else's.
 const OWN: [&str; 9] = ["format", "pki", "kubeconfig", "store", "node", "containerd", "images", "log", "run"];
+/// The end of the name under which a file is staged, after the writer's process id; see [`write_file`].
+const STAGED: &str = ".new";
 /// What a disk of its own brings along.
 const OF_THE_DISK: &str = "lost+found";
 
@@ -126,7 +128,7 @@ impl DataDir {
         for entry in entries {
             let name = entry.with_context(|| format!("reading {}", self.root.display()))?.file_name();
             let name = name.to_string_lossy();
-            if !OWN.contains(&&*name) && name != OF_THE_DISK {
+            if !is_own(&name) && name != OF_THE_DISK {
                 return Ok(Some(name.into_owned()));
             }
         }
@@ -135,8 +137,17 @@ impl DataDir {
 
     /// Deletes what is Gantry's, and the directory itself if nothing else is in it. Answers whether it is gone.
     pub fn purge(&self) -> anyhow::Result<bool> {
-        for name in OWN {
-            let path = self.root.join(name);
+        let entries = match std::fs::read_dir(&self.root) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(error).with_context(|| format!("reading {}", self.root.display())),
+        };
+        for entry in entries {
+            let entry = entry.with_context(|| format!("reading {}", self.root.display()))?;
+            if !is_own(&entry.file_name().to_string_lossy()) {
+                continue;
+            }
+            let path = entry.path();
             let removed = match std::fs::symlink_metadata(&path) {
                 Ok(found) if found.is_dir() => std::fs::remove_dir_all(&path),
                 Ok(_) => std::fs::remove_file(&path),
@@ -230,6 +241,17 @@ pub struct Lock {
     _file: File,
 }
 
+/// Whether Gantry puts something of this name at the top of a data directory. A staged file counts: another role of the
+/// same machine may be writing it now, and one that was killed then leaves it.
+fn is_own(name: &str) -> bool {
+    let written = name
+        .strip_suffix(STAGED)
+        .and_then(|staged| staged.rsplit_once('.'))
+        .filter(|(_, pid)| pid.parse::<u32>().is_ok())
+        .map_or(name, |(written, _)| written);
+    OWN.contains(&written)
+}
+
 fn judge_format(root: &Path, text: &str) -> Result<(), Problem> {
     let unknown = || {
         Problem::new(format!(
@@ -267,7 +289,7 @@ pub fn make_dir(path: &Path, mode: u32) -> anyhow::Result<()> {
 pub fn write_file(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     let mut name = path.file_name().context("a file needs a name")?.to_os_string();
     // Roles that share a data directory may write the same file at the same time; each stages its own.
-    name.push(format!(".{}.new", std::process::id()));
+    name.push(format!(".{}{STAGED}", std::process::id()));
     let temporary = path.with_file_name(name);
     let describe = || format!("writing {}", path.display());
     let _ = std::fs::remove_file(&temporary);
@@ -359,5 +381,25 @@ mod tests {
         let mut left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
         left.sort();
         assert_eq!(left, ["lost+found", "thesis.tex"]);
+    }
+
+    #[test]
+    fn what_another_role_is_just_writing_is_not_somebody_elses() {
+        let scratch = tempfile::tempdir().unwrap();
+        let data = DataDir::new(scratch.path()).unwrap();
+        std::fs::write(scratch.path().join("format.31422.new"), "gantry-d").unwrap();
+        std::fs::write(scratch.path().join("kubeconfig.7.new"), "").unwrap();
+        data.check_format().unwrap();
+        data.create().unwrap();
+        for foreign in ["thesis.31422.new", "format.new", "format.draft.new", ".31422.new", "format.31422"] {
+            let path = scratch.path().join(foreign);
+            std::fs::write(&path, "").unwrap();
+            std::fs::remove_file(data.format_file()).unwrap();
+            let refused = data.check_format().unwrap_err();
+            assert!(refused.to_string().contains(foreign), "{refused}");
+            std::fs::remove_file(path).unwrap();
+            data.create().unwrap();
+        }
+        assert!(data.purge().unwrap());
     }
 }
