@@ -4,19 +4,17 @@ use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, Txn
 use crate::hub::Hub;
 use crate::limits;
 use crate::mvcc::{Command, Compact, Entry, Mvcc, Reply, apply};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Cheap to clone; clones share one store.
 #[derive(Clone)]
 pub struct MemStore {
-    mvcc: Arc<Mutex<Mvcc>>,
     hub: Arc<Hub>,
 }
 
 impl Default for MemStore {
     fn default() -> Self {
-        Self { mvcc: Arc::default(), hub: Hub::new(Mvcc::default()) }
+        Self { hub: Hub::new(Mvcc::default()) }
     }
 }
 
@@ -26,10 +24,12 @@ impl MemStore {
     }
 
     fn apply(&self, commands: Vec<Command>) -> Result<Vec<Reply>, StoreError> {
-        let mut mvcc = self.mvcc.lock();
-        let applied =
-            apply(&mut mvcc, &Entry { time_ms: 0, commands }).map_err(|e| StoreError::Corrupt(e.to_string()))?;
-        self.hub.publish(&mvcc);
+        let entry = Entry { time_ms: 0, commands };
+        if entry.compacts() {
+            self.hub.before_compaction();
+        }
+        let applied = self.hub.change(|state| apply(state, &entry)).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        self.hub.announce();
         Ok(applied.replies)
     }
 }
@@ -58,7 +58,7 @@ impl Store for MemStore {
     }
 
     async fn read_revision(&self) -> Result<Revision, StoreError> {
-        Ok(self.hub.view().revision())
+        Ok(self.hub.revision())
     }
 
     async fn compact(&self, revision: Revision) -> Result<(), StoreError> {

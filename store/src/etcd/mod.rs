@@ -51,7 +51,7 @@ impl Face {
 
     /// A header for an answer that read nothing.
     fn header_now(&self) -> Option<ResponseHeader> {
-        self.header(self.handle.hub.view().revision())
+        self.header(self.handle.hub.revision())
     }
 }
 

@@ -117,7 +117,7 @@ impl Session {
     }
 
     fn now(&self) -> Revision {
-        self.face.handle.hub.view().revision()
+        self.face.handle.hub.revision()
     }
 
     fn request(&mut self, request: Result<Option<WatchRequest>, Status>) -> Result<(), Gone> {

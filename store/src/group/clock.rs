@@ -1,6 +1,5 @@
 //! The edge to time: store time, which only passes while a leader leads, so no wall clock can make it jump.
 
-use crate::mvcc::Mvcc;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -22,13 +21,13 @@ pub struct StoreClock {
 }
 
 impl StoreClock {
-    /// Store time in `term`, whose leader this member is.
-    pub fn now_ms(&self, term: u64, applied: &Mvcc) -> u64 {
+    /// Store time in `term`, whose leader this member is; `applied` is the store time of the newest entry.
+    pub fn now_ms(&self, term: u64, applied: impl FnOnce() -> u64) -> u64 {
         let boot_ms = boottime_ms();
         let mut started = self.started.lock();
         let (_, since, base) = match *started {
             Some(start) if start.0 == term => start,
-            _ => *started.insert((term, boot_ms, applied.time_ms())),
+            _ => *started.insert((term, boot_ms, applied())),
         };
         base + boot_ms.saturating_sub(since)
     }

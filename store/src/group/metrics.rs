@@ -24,7 +24,7 @@ impl Handle {
     /// How far compaction is behind; only the leader knows what time it is in the store.
     pub fn compaction_lag(&self) -> Lag {
         let now_ms = self.leader_time();
-        now_ms.map(|now_ms| lag(&self.hub.view(), now_ms, &self.retention)).unwrap_or_default()
+        now_ms.map(|now_ms| self.hub.look(|state| lag(state, now_ms, &self.retention))).unwrap_or_default()
     }
 
     pub fn reading(&self) -> Reading {

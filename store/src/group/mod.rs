@@ -168,7 +168,7 @@ pub struct Handle {
 impl Handle {
     /// Random since the group began; 0 until the first leader has said it.
     pub fn cluster(&self) -> u64 {
-        self.hub.view().identity().map_or(0, |identity| identity.cluster)
+        self.hub.look(|state| state.identity().map_or(0, |identity| identity.cluster))
     }
 
     pub fn term(&self) -> u64 {
@@ -292,7 +292,7 @@ impl Group {
 
     /// The state that this member has applied, for tests and metrics.
     pub fn applied_revision(&self) -> Revision {
-        self.handle.hub.view().revision()
+        self.handle.hub.revision()
     }
 
     /// Random since the group began; 0 until its first leader has said it.
@@ -340,7 +340,7 @@ impl Group {
 
     /// The hash chain over everything this member has applied.
     pub fn hash(&self) -> u64 {
-        self.handle.hub.view().hash()
+        self.handle.hub.look(Mvcc::hash)
     }
 
     pub fn is_leader(&self) -> bool {
@@ -406,10 +406,10 @@ async fn start_raft(config: &GroupConfig, ground: &Ground) -> Result<Handle, Gro
         Some((meta, mvcc, file)) => (mvcc, Some((meta, file))),
         None => (Mvcc::default(), None),
     };
-    let hub = Hub::new(mvcc.clone());
+    let hub = Hub::new(mvcc);
     let snapshots = Snapshots::new(dir, current);
     let roster = Roster::new(&config.members);
-    let machine = Machine::new(mvcc, hub.clone(), snapshots.clone(), roster.clone(), counts.clone());
+    let machine = Machine::new(hub.clone(), snapshots.clone(), roster.clone(), counts.clone());
     let peers = ground.reach(Peers::new(&config.name, config.member, hub.clone(), config.tls.as_ref(), roster));
     for (_, address) in config.members.iter().filter(|(id, _)| **id != config.member && !ground.simulated()) {
         crate::peer::channel(address, config.tls.as_ref())?;

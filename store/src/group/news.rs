@@ -11,7 +11,6 @@ use openraft::async_runtime::watch::WatchReceiver;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -44,29 +43,30 @@ struct Told {
 
 pub async fn run(handle: Handle, proposer: Proposer, dir: PathBuf, cancel: CancellationToken) {
     let mut raft = handle.raft.metrics();
-    let mut told = Told { compacted: handle.hub.view().oldest().0, ..Told::default() };
+    let mut told = Told { compacted: handle.hub.look(Mvcc::oldest).0, ..Told::default() };
     let mut timer = tokio::time::interval(EVERY);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         told.leader(&handle);
-        let view = handle.hub.view();
-        told.alarms(&handle, &view);
-        told.compaction(&handle, &view);
-        told.lag(&handle);
-        match view.identity() {
-            Some(identity) if told.cluster != identity.cluster => {
-                if told.cluster(&handle, identity, dir.clone()).await {
-                    told.cluster = identity.cluster;
+        match handle.hub.look(|state| state.identity().map(|identity| identity.cluster)) {
+            Some(cluster) if told.cluster != cluster => {
+                if told.cluster(&handle, cluster, dir.clone()).await {
+                    told.cluster = cluster;
                 }
             }
             Some(_) => {}
             None => found(&handle, &proposer).await,
         }
-        drop(view);
         tokio::select! {
             biased;
             () = cancel.cancelled() => return,
-            _ = timer.tick() => {}
+            _ = timer.tick() => {
+                handle.hub.look(|state| {
+                    told.alarms(&handle, state);
+                    told.compaction(&handle, state);
+                });
+                told.lag(&handle);
+            }
             changed = raft.changed() => if changed.is_err() { return },
         }
     }
@@ -100,9 +100,9 @@ impl Told {
         }
     }
 
-    fn alarms(&mut self, handle: &Handle, view: &Arc<Mvcc>) {
-        let now: BTreeSet<Alarm> = view.alarms().collect();
-        let (group, bytes) = (&*handle.group, view.stored_bytes());
+    fn alarms(&mut self, handle: &Handle, state: &Mvcc) {
+        let now: BTreeSet<Alarm> = state.alarms().collect();
+        let (group, bytes) = (&*handle.group, state.stored_bytes());
         for alarm in now.difference(&self.alarms) {
             let (alarm, raised_by) = (alarm.kind.name(), alarm.member);
             tracing::error!(group, alarm, raised_by, bytes, quota = handle.quota_bytes, "an alarm was raised");
@@ -113,12 +113,12 @@ impl Told {
         self.alarms = now;
     }
 
-    fn compaction(&mut self, handle: &Handle, view: &Arc<Mvcc>) {
-        let oldest = view.oldest().0;
+    fn compaction(&mut self, handle: &Handle, state: &Mvcc) {
+        let oldest = state.oldest().0;
         let rests = self.compacted_at.is_some_and(|at| at.elapsed() < COMPACTIONS_EVERY);
         if oldest != self.compacted && !rests {
-            let (group, from, revision) = (&*handle.group, self.compacted, view.revision().0);
-            let history_bytes = view.superseded_bytes();
+            let (group, from, revision) = (&*handle.group, self.compacted, state.revision().0);
+            let history_bytes = state.superseded_bytes();
             tracing::info!(group, from, to = oldest, revision, history_bytes, "history was compacted");
             self.compacted = oldest;
             self.compacted_at = Some(tokio::time::Instant::now());
@@ -136,8 +136,8 @@ impl Told {
     }
 
     /// Whether the directory says it now.
-    async fn cluster(&self, handle: &Handle, identity: &Identity, dir: PathBuf) -> bool {
-        let (group, member, cluster) = (handle.group.to_string(), handle.member, identity.cluster);
+    async fn cluster(&self, handle: &Handle, cluster: u64, dir: PathBuf) -> bool {
+        let (group, member) = (handle.group.to_string(), handle.member);
         tracing::info!(group, member, cluster = format!("{cluster:016x}"), "the member's cluster");
         // A simulation has no directories.
         #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::api::StoreError;
 use crate::codec;
 use crate::counts::Counts;
 use crate::limits;
-use crate::mvcc::{Applied, Command, Entry, Reply};
+use crate::mvcc::{Applied, Command, Entry, Mvcc, Reply};
 use crate::peer::ForwardError;
 use crate::raft::types::{Proposal, TypeConfig};
 use openraft::errors::{ClientWriteError, Fatal};
@@ -173,7 +173,7 @@ pub struct Submitted {
 
 impl Handle {
     fn store_time(&self) -> u64 {
-        self.clock.now_ms(self.term(), &self.hub.view())
+        self.clock.now_ms(self.term(), || self.hub.look(Mvcc::time_ms))
     }
 
     /// Store time, if this member leads.
@@ -188,7 +188,8 @@ impl Handle {
 
     async fn submit_entry(&self, entry: Arc<Entry>) -> Submitted {
         if self.raft.is_leader()
-            && let Some(alarm) = quota::raise(&self.hub.view(), self.quota_bytes, self.member, &entry.commands)
+            && let Some(alarm) =
+                self.hub.look(|state| quota::raise(state, self.quota_bytes, self.member, &entry.commands))
         {
             // Before the entry in the log, so that every member refuses what is too much.
             let alarm = Arc::new(Entry { time_ms: entry.time_ms, commands: vec![alarm] });

@@ -120,7 +120,7 @@ impl Handle {
         if !self.raft.is_leader() {
             return Err(ReadError::NotLeader(self.metrics().current_leader));
         }
-        Ok(self.lessor.look(self.moment(), &self.hub.view(), id, renew))
+        Ok(self.hub.look(|state| self.lessor.look(self.moment(), state, id, renew)))
     }
 
     /// The leases that have run out, if this member leads.
@@ -145,7 +145,7 @@ impl Handle {
     pub async fn read_index_here(&self) -> Result<Revision, ReadError> {
         let store = |error: &dyn std::fmt::Display| ReadError::Store(StoreError::Unavailable(error.to_string()));
         if planted(Plant::DeposedRead) && self.raft.is_leader() {
-            return Ok(self.hub.view().revision());
+            return Ok(self.hub.revision());
         }
         let linearizer = match self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await {
             Ok(linearizer) => linearizer,
@@ -155,6 +155,6 @@ impl Handle {
             Err(error) => return Err(store(&error)),
         };
         linearizer.await_ready(&self.raft).await.map_err(|error| store(&error))?;
-        Ok(self.hub.view().revision())
+        Ok(self.hub.revision())
     }
 }

@@ -86,16 +86,17 @@ pub async fn run(
 
 async fn compact(handle: &Handle, proposer: &Proposer, now_ms: u64, retention: &Retention, small_rounds: &mut u32) {
     loop {
-        let view = handle.hub.view();
-        let Some(revision) = compaction(&view, now_ms, retention) else { return };
-        let few = revision.0 - view.oldest().0 < COMPACT_LEAST;
+        let due = handle.hub.look(|state| {
+            let check = state.commit(state.revision().0).map(|commit| (state.revision(), commit.hash));
+            compaction(state, now_ms, retention).map(|revision| (revision, revision.0 - state.oldest().0, check))
+        });
+        let Some((revision, drops, check)) = due else { return };
+        let few = drops < COMPACT_LEAST;
         if few && *small_rounds < PATIENT_ROUNDS {
             *small_rounds += 1;
             return;
         }
         *small_rounds = 0;
-        let check = view.commit(view.revision().0).map(|commit| (view.revision(), commit.hash));
-        drop(view);
         let compact = Command::Compact(Compact { revision, check });
         if let Err(error) = proposer.propose(vec![compact]).await {
             tracing::warn!(%error, "history was not compacted");
@@ -108,7 +109,7 @@ async fn compact(handle: &Handle, proposer: &Proposer, now_ms: u64, retention: &
 }
 
 async fn clear_alarms(handle: &Handle, proposer: &Proposer) {
-    let clear = quota::clear(&handle.hub.view(), handle.quota_bytes);
+    let clear = handle.hub.look(|state| quota::clear(state, handle.quota_bytes));
     if !clear.is_empty()
         && let Err(error) = proposer.propose(clear).await
     {

@@ -1,8 +1,10 @@
-//! What readers share: the newest applied state, the news that it changed, and the index by which a commit finds the readers
-//! whose watches it concerns. The index only says which commits are worth a look; what a watch is told, its reader takes from
-//! the commit. So no event is lost or doubled however slow a reader is, and nothing is buffered for it without bound.
+//! What readers share with whoever applies entries: the state itself, the news that it changed, and the index by which a
+//! commit finds the readers whose watches it concerns. The index only says which commits are worth a look; what a watch is
+//! told, its reader takes from the commit. So no event is lost or doubled however slow a reader is, and nothing is buffered for
+//! it without bound.
 //!
-//! It never changes the state; whoever applies entries publishes here.
+//! The state is changed in place. A clone of it is made when somebody asks for a [`Hub::view`], at most one between two changes:
+//! a state that was cloned has to copy the tree nodes that it changes next, so writes that nobody reads copy nothing.
 
 mod follow;
 mod index;
@@ -13,9 +15,9 @@ mod reader;
 use crate::api::{RangeReply, RangeRequest, Revision, StoreError, Watch, WatchRequest};
 use crate::mvcc::{Commit, Mvcc};
 use crate::signal as watch;
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use index::{Index, Reach};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use post::Post;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -38,14 +40,18 @@ struct Bounds {
 
 const BOUNDS: Bounds = Bounds { lag: 200_000, post: 512, round: 1_024, look: 2_048 };
 /// Commits that are dispatched before others may use the index.
-const DISPATCH: u64 = 64;
+const DISPATCH: usize = 64;
 /// A dispatch that reached this many readers is followed by a pause, so that each of them is woken for several commits at
 /// once: waking costs more than a few commits more.
 const CROWD: usize = 32;
 const PAUSE: Duration = Duration::from_millis(5);
 
 pub struct Hub {
-    view: ArcSwap<Mvcc>,
+    state: RwLock<Mvcc>,
+    /// A clone of `state`, since the last change. Written while `state` is locked.
+    view: ArcSwapOption<Mvcc>,
+    /// `state`'s, for those who need no more.
+    revision: AtomicU64,
     applied: watch::Sender<Revision>,
     bounds: Bounds,
     /// Every reader has in its post what concerns it up to here. Written under `desk`.
@@ -85,26 +91,65 @@ impl Hub {
 
     fn with_bounds(mvcc: Mvcc, bounds: Bounds) -> Arc<Self> {
         let applied = watch::Sender::new(mvcc.revision());
-        let dispatched = AtomicU64::new(mvcc.revision().0);
-        Arc::new(Self { view: ArcSwap::from_pointee(mvcc), applied, bounds, dispatched, desk: Mutex::default() })
+        let (revision, dispatched) = (AtomicU64::new(mvcc.revision().0), AtomicU64::new(mvcc.revision().0));
+        let (state, view, desk) = (RwLock::new(mvcc), ArcSwapOption::empty(), Mutex::default());
+        Arc::new(Self { state, view, revision, applied, bounds, dispatched, desk })
     }
 
-    /// The newest published state. Cheap; it never changes under the caller.
+    /// The newest state; it never changes under the caller. For those who read much of it or keep it: see [`Self::look`].
     pub fn view(&self) -> Arc<Mvcc> {
-        self.view.load_full()
+        if let Some(view) = self.view.load_full() {
+            return view;
+        }
+        let state = self.state.read();
+        let view = Arc::new(state.clone());
+        self.view.store(Some(view.clone()));
+        view
     }
 
-    pub fn publish(&self, mvcc: &Mvcc) {
+    /// Looks at the newest state, which does not change meanwhile: for what takes no longer than one key.
+    pub fn look<T>(&self, at: impl FnOnce(&Mvcc) -> T) -> T {
+        at(&self.state.read())
+    }
+
+    pub fn revision(&self) -> Revision {
+        Revision(self.revision.load(Ordering::Acquire))
+    }
+
+    /// Changes the state. It is seen at once; those who wait for it hear of it by [`Self::announce`], once for several changes.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Mvcc) -> T) -> T {
+        let mut state = self.state.write();
+        let last = self.view.swap(None);
+        // Nobody reads it any more, or they go on with it: what it shares with the state is the state's alone before the change.
+        drop(last);
+        let done = change(&mut state);
+        self.revision.store(state.revision().0, Ordering::Release);
+        done
+    }
+
+    /// Puts another state in the place of this one.
+    pub fn replace(&self, mvcc: Mvcc) {
         if mvcc.oldest().0 > self.dispatched() + 1 {
-            // A compaction does not overtake those who keep up.
             self.dispatch();
         }
-        self.view.store(Arc::new(mvcc.clone()));
-        self.applied.send_if_modified(|revision| std::mem::replace(revision, mvcc.revision()) != mvcc.revision());
+        let before = self.change(|state| std::mem::replace(state, mvcc));
+        // Outside of the lock: it may be large.
+        drop(before);
+        self.announce();
+    }
+
+    /// Called before history is forgotten: a compaction does not overtake those who keep up.
+    pub fn before_compaction(&self) {
+        self.dispatch();
+    }
+
+    pub fn announce(&self) {
+        let now = self.revision();
+        self.applied.send_if_modified(|revision| std::mem::replace(revision, now) != now);
     }
 
     pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, StoreError> {
-        self.view().range(request)
+        if request.end.is_empty() { self.look(|state| state.range(request)) } else { self.view().range(request) }
     }
 
     /// Waits until `revision` is applied here.
@@ -121,7 +166,7 @@ impl Hub {
 
     pub fn stats(&self) -> HubStats {
         let desk = self.desk.lock();
-        let newest = self.view.load().revision().0;
+        let newest = self.revision().0;
         let told = self.dispatched();
         let first = desk.posts.iter().flatten().map(|post| post.behind_from().unwrap_or(told + 1)).min();
         HubStats {
@@ -150,19 +195,19 @@ impl Hub {
     }
 
     fn dispatch_some(&self, desk: &mut Desk) -> (usize, bool) {
-        let view = self.view();
-        let (mut next, newest) = (self.dispatched() + 1, view.revision().0);
+        let next = self.dispatched() + 1;
         if desk.watches == 0 {
-            next = newest + 1;
-        } else if next <= newest && view.commit(next).is_none() {
+            self.dispatched.store(self.revision().0.max(next - 1), Ordering::Release);
+            return (0, false);
+        }
+        let (newest, commits) = self.look(|state| (state.revision().0, state.commits_from(next, DISPATCH)));
+        let mut done = next - 1 + commits.len() as u64;
+        if commits.is_empty() && done < newest {
             // A snapshot of another member took the place of what was here. Each reader finds out for itself what it lost.
             desk.posts.iter().flatten().for_each(|post| post.miss(next));
-            next = newest + 1;
+            done = newest;
         }
-        let last = newest.min((next + DISPATCH).saturating_sub(1));
-        let commits = (next..=last).map_while(|revision| Some((revision, view.commit(revision)?)));
-        let reached = commits.map(|(revision, commit)| desk.tell(revision, commit)).sum();
-        let done = last.max(self.dispatched());
+        let reached = (next..).zip(&commits).map(|(revision, commit)| desk.tell(revision, commit)).sum();
         self.dispatched.store(done, Ordering::Release);
         (reached, done < newest)
     }

@@ -138,7 +138,7 @@ impl World {
             self.all.extend(commit.changes().iter().map(|change| change.event(true)));
         }
         if publish {
-            self.hub.publish(&self.mvcc);
+            self.hub.replace(self.mvcc.clone());
         }
     }
 
@@ -230,10 +230,10 @@ impl World {
             Action::Through { reader } => self.through(*reader),
             Action::Compact { back } => {
                 // As the machine does it.
-                self.hub.publish(&self.mvcc);
+                self.hub.replace(self.mvcc.clone());
                 let revision = Revision(self.mvcc.revision().0.saturating_sub(*back));
                 self.apply(Command::Compact(Compact { revision, check: None }));
-                self.hub.publish(&self.mvcc);
+                self.hub.replace(self.mvcc.clone());
             }
         }
     }
@@ -249,7 +249,7 @@ proptest! {
         for action in &actions {
             world.act(action);
         }
-        world.hub.publish(&world.mvcc);
+        world.hub.replace(world.mvcc.clone());
         for reader in 0..READERS {
             world.through(reader);
         }

@@ -141,11 +141,11 @@ impl Reader {
     /// comes back.
     pub fn open(&mut self, id: i64, request: &WatchRequest, options: Options) -> Result<Revision, StoreError> {
         assert!(!self.has(id), "the owner gives each watch a number of its own");
-        let view = self.hub.view();
-        let next = if request.from.0 == 0 { view.revision().0 + 1 } else { request.from.0 };
-        let next = if planted(Plant::SkippedGap) { next.max(view.oldest().0) } else { next };
-        view.check_watchable(Revision(next))?;
-        drop(view);
+        let next = self.hub.look(|state| {
+            let next = if request.from.0 == 0 { state.revision().0 + 1 } else { request.from.0 };
+            let next = if planted(Plant::SkippedGap) { next.max(state.oldest().0) } else { next };
+            state.check_watchable(Revision(next)).map(|()| next)
+        })?;
         let reach = Reach::new(&request.start, &request.end);
         let (reach, told) = self.hub.add(self.number, &self.index.get(&reach).unwrap_or(reach));
         // A reader that looks for itself may be ahead of what was dispatched.

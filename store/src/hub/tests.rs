@@ -9,7 +9,7 @@ fn put(mvcc: &mut Mvcc, hub: &Hub, key: &str) {
     let op = Op::put(Bytes::copy_from_slice(key.as_bytes()), "v");
     let txn = Txn { success: vec![op], ..Txn::default() };
     apply(mvcc, &Entry { time_ms: 0, commands: vec![Command::Txn(txn)] }).unwrap();
-    hub.publish(mvcc);
+    hub.replace(mvcc.clone());
 }
 
 fn request(from: u64) -> WatchRequest {
@@ -32,6 +32,26 @@ async fn past_and_present_events_arrive_once_in_order() {
     seen.extend(watch.next().await.unwrap().unwrap().events);
     let seen: Vec<_> = seen.iter().map(|e| (&e.kv.key[..], e.kv.mod_revision.0)).collect();
     assert_eq!(seen, [(&b"a1"[..], 2), (b"a2", 4), (b"a3", 5)]);
+}
+
+#[test]
+fn a_view_is_made_once_between_two_changes_and_stays_what_it_was() {
+    let hub = Hub::new(Mvcc::default());
+    let txn = |key: &'static str| Command::Txn(Txn { success: vec![Op::put(key, "v")], ..Txn::default() });
+    let write = |key| {
+        let entry = Entry { time_ms: 0, commands: vec![txn(key)] };
+        hub.change(|state| apply(state, &entry)).unwrap();
+    };
+    write("a1");
+    assert!(hub.view.load().is_none(), "nobody asked for a clone");
+    let view = hub.view();
+    assert!(Arc::ptr_eq(&view, &hub.view()));
+    write("a2");
+    assert_eq!((view.revision(), view.keys()), (Revision(2), 1));
+    assert_eq!((hub.revision(), hub.look(Mvcc::keys), hub.view().keys()), (Revision(3), 2, 2));
+    assert_eq!(*hub.applied.borrow(), Revision(1), "nobody was told yet");
+    hub.announce();
+    assert_eq!(*hub.applied.borrow(), Revision(3));
 }
 
 #[tokio::test]
@@ -59,7 +79,7 @@ async fn compacted_history_refuses_watches() {
     }
     let compact = Command::Compact(Compact { revision: Revision(3), check: None });
     apply(&mut mvcc, &Entry { time_ms: 0, commands: vec![compact] }).unwrap();
-    hub.publish(&mvcc);
+    hub.replace(mvcc.clone());
     assert!(matches!(hub.watch(request(2)), Err(StoreError::Compacted { oldest: Revision(3), .. })));
     let mut watch = hub.watch(request(3)).unwrap();
     let batch = watch.next().await.unwrap().unwrap();
@@ -165,6 +185,6 @@ fn a_compaction_does_not_overtake_a_reader_that_keeps_up() {
     }
     let compact = Command::Compact(Compact { revision: Revision(4), check: None });
     apply(&mut mvcc, &Entry { time_ms: 0, commands: vec![compact] }).unwrap();
-    hub.publish(&mvcc);
+    hub.replace(mvcc.clone());
     assert_eq!(told(&mut reader), [(7, vec![2, 3, 4])]);
 }

@@ -353,6 +353,11 @@ impl Mvcc {
         self.history.get(usize::try_from(revision.checked_sub(self.first_commit())?).ok()?)
     }
 
+    /// The commits from revision `from` on, at most `most`; none if that one is not retained.
+    pub fn commits_from(&self, from: u64, most: usize) -> Vec<Commit> {
+        (from..).take(most).map_while(|revision| self.commit(revision).cloned()).collect()
+    }
+
     /// The revision of the oldest commit.
     fn first_commit(&self) -> u64 {
         self.revision + 1 - self.history.len() as u64

@@ -89,7 +89,7 @@ impl Peers {
 
     /// The cluster that this member belongs to; 0 until it is known.
     fn cluster(&self) -> u64 {
-        self.hub.view().identity().map_or(0, |identity| identity.cluster)
+        self.hub.look(|state| state.identity().map_or(0, |identity| identity.cluster))
     }
 
     /// Connects when it is first used, and again when it broke or the member has moved. `None`: nobody knows where it is.

@@ -1,5 +1,5 @@
-//! Openraft's state machine over `Mvcc`: applies committed entries, publishes the result to readers and then answers the
-//! proposers. What an entry does is decided by `mvcc::apply` alone.
+//! Openraft's state machine over `Mvcc`: applies committed entries to the state that the hub keeps, tells the readers and then
+//! answers the proposers. What an entry does is decided by `mvcc::apply` alone.
 
 use super::roster::Roster;
 use super::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
@@ -20,13 +20,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Entries after which readers see the state, even if more wait to be applied.
-const PUBLISH_EVERY: usize = 256;
+/// Entries after which those who wait hear of them, even if more are there to be applied.
+const ANNOUNCE_EVERY: usize = 256;
 /// Between two tries to write a snapshot to a full disk.
 const RETRY: Duration = Duration::from_secs(5);
 
 pub struct Machine {
-    mvcc: Mvcc,
     applied: Option<LogId>,
     membership: Stored,
     hub: Arc<Hub>,
@@ -76,14 +75,14 @@ impl Snapshots {
 }
 
 impl Machine {
-    /// A machine at the state that `snapshots` holds.
-    pub fn new(mvcc: Mvcc, hub: Arc<Hub>, snapshots: Snapshots, roster: Roster, counts: Arc<Counts>) -> Self {
+    /// A machine whose hub is at the state that `snapshots` holds.
+    pub fn new(hub: Arc<Hub>, snapshots: Snapshots, roster: Roster, counts: Arc<Counts>) -> Self {
         let (applied, membership) = match &*snapshots.current.lock() {
             Some((meta, _)) => (meta.last_log_id, meta.last_membership.clone()),
             None => (None, Stored::default()),
         };
         roster.follow(membership.membership());
-        Self { mvcc, applied, membership, hub, snapshots, roster, counts }
+        Self { applied, membership, hub, snapshots, roster, counts }
     }
 }
 
@@ -123,10 +122,9 @@ impl RaftStateMachine<TypeConfig> for Machine {
                 EntryPayload::Normal(_) if skips(&entry.log_id, responder.is_none()) => Applied::default(),
                 EntryPayload::Normal(proposal) => {
                     if proposal.0.compacts() {
-                        // Watches hear of what is about to be forgotten.
-                        self.hub.publish(&self.mvcc);
+                        self.hub.before_compaction();
                     }
-                    mvcc::apply(&mut self.mvcc, &proposal.0).map_err(io::Error::other)?
+                    self.hub.change(|state| mvcc::apply(state, &proposal.0)).map_err(io::Error::other)?
                 }
                 EntryPayload::Membership(membership) => {
                     self.membership = Stored::new(Some(entry.log_id), membership.clone());
@@ -137,13 +135,13 @@ impl RaftStateMachine<TypeConfig> for Machine {
             self.applied = Some(entry.log_id);
             Counts::one_more(&self.counts.applied);
             answers.extend(responder.map(|responder| (responder, applied)));
-            if answers.len() >= PUBLISH_EVERY {
-                self.hub.publish(&self.mvcc);
+            if answers.len() >= ANNOUNCE_EVERY {
+                self.hub.announce();
                 answers.drain(..).for_each(|(responder, applied)| responder.send(applied));
             }
         }
-        // Readers see a write before its writer hears of it.
-        self.hub.publish(&self.mvcc);
+        // Readers hear of a write before its writer does.
+        self.hub.announce();
         self.counts.apply.note(began.elapsed());
         answers.into_iter().for_each(|(responder, applied)| responder.send(applied));
         Ok(())
@@ -151,7 +149,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
     async fn get_snapshot_builder(&mut self) -> Builder {
         let meta = Meta { last_log_id: self.applied, last_membership: self.membership.clone() };
-        Builder { meta, mvcc: self.mvcc.clone(), snapshots: self.snapshots.clone(), counts: self.counts.clone() }
+        Builder { meta, mvcc: self.hub.view(), snapshots: self.snapshots.clone(), counts: self.counts.clone() }
     }
 
     async fn install_snapshot(&mut self, meta: &Meta, snapshot: SnapshotFile) -> io::Result<()> {
@@ -162,11 +160,10 @@ impl RaftStateMachine<TypeConfig> for Machine {
             Ok(mvcc)
         })
         .await?;
-        self.mvcc = mvcc;
         self.applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
         self.roster.follow(self.membership.membership());
-        self.hub.publish(&self.mvcc);
+        self.hub.replace(mvcc);
         Ok(())
     }
 
@@ -179,7 +176,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 /// Writes a pinned state to a file while later entries are applied.
 pub struct Builder {
     meta: Meta,
-    mvcc: Mvcc,
+    mvcc: Arc<Mvcc>,
     snapshots: Snapshots,
     counts: Arc<Counts>,
 }
@@ -228,10 +225,13 @@ mod tests {
         let (files, _) = SnapshotDir::open(dir.path()).unwrap();
         let mvcc = Mvcc::default();
         let snapshots = Snapshots::new(files.clone(), None);
-        let mut machine =
-            Machine::new(mvcc.clone(), Hub::new(mvcc.clone()), snapshots.clone(), Roster::default(), Arc::default());
-        let mut builder =
-            Builder { meta: meta(5), mvcc: mvcc.clone(), snapshots: snapshots.clone(), counts: Arc::default() };
+        let mut machine = Machine::new(Hub::new(mvcc.clone()), snapshots.clone(), Roster::default(), Arc::default());
+        let mut builder = Builder {
+            meta: meta(5),
+            mvcc: Arc::new(mvcc.clone()),
+            snapshots: snapshots.clone(),
+            counts: Arc::default(),
+        };
         let received = files.write(&meta(9), &mvcc).unwrap();
         machine.install_snapshot(&meta(9), received).await.unwrap();
         let built = builder.build_snapshot().await.unwrap();
