@@ -74,12 +74,10 @@ impl Reader {
         if n > self.rest.len() { Err(DecodeError::Short) } else { Ok(n) }
     }
 
-    /// Bytes of their own when they are a small part of the buffer, otherwise a share of it.
+    /// A share of the buffer: what is decoded together is dropped together. What stays longer, such as a version, copies.
     pub fn bytes(&mut self) -> Result<Bytes, DecodeError> {
         let n = self.len()?;
-        let buffer = self.rest.len();
-        let bytes = self.rest.split_to(n);
-        Ok(if n * 2 < buffer { Bytes::copy_from_slice(&bytes) } else { bytes })
+        Ok(self.rest.split_to(n))
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,6 +1,7 @@
 //! What a transaction may not exceed, checked before it is proposed. It never looks at stored data.
 
-use crate::api::{Delete, Op, StoreError, Txn};
+use crate::api::{Compare, Delete, Op, StoreError, Txn};
+use crate::mvcc::Command;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 
@@ -20,6 +21,26 @@ pub fn size(txn: &Txn) -> usize {
         Op::Txn(txn) => size(txn),
     });
     compares + ops.sum::<usize>()
+}
+
+/// About the memory that a command holds.
+pub fn resident(command: &Command) -> usize {
+    let nested = if let Command::Txn(txn) = command { bytes(txn) } else { 0 };
+    return size_of::<Command>() + nested;
+
+    fn bytes(txn: &Txn) -> usize {
+        let compares = txn.compare.iter().map(|compare| size_of::<Compare>() + compare.start.len() + compare.end.len());
+        let ops = txn.success.iter().chain(&txn.failure).map(|op| {
+            size_of::<Op>()
+                + match op {
+                    Op::Put(put) => put.key.len() + put.value.len(),
+                    Op::Delete(delete) => delete.start.len() + delete.end.len(),
+                    Op::Range(range) => range.start.len() + range.end.len(),
+                    Op::Txn(nested) => size_of::<Txn>() + bytes(nested),
+                }
+        });
+        compares.sum::<usize>() + ops.sum::<usize>()
+    }
 }
 
 /// Whether a transaction puts a key, in whichever branch.

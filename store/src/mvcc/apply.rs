@@ -114,6 +114,7 @@ impl Mvcc {
                 self.past.remove(&Undo(change.clone()));
             }
         }
+        self.history.tidy();
         self.compacted = compact.revision.0;
         self.hash = chain::compacted(self.hash, self.compacted);
         Ok(Reply::Done(self.revision()))

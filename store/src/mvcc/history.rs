@@ -54,9 +54,15 @@ impl History {
         }
     }
 
-    /// Forgets the oldest commit and answers it.
+    /// Forgets the oldest commit and answers it. Where a clone shares the block, [`Self::tidy`] lets go of it.
     pub fn pop_front(&mut self) -> Option<Commit> {
-        let first = self.get(0)?.clone();
+        if self.len == 0 {
+            return None;
+        }
+        let first = match self.blocks.get_mut(0).and_then(Arc::get_mut) {
+            Some(block) => block[self.skipped].take()?,
+            None => self.get(0)?.clone(),
+        };
         self.skipped += 1;
         self.len -= 1;
         if self.skipped == BLOCK {
@@ -64,6 +70,16 @@ impl History {
             self.skipped = 0;
         }
         Some(first)
+    }
+
+    /// Keeps nothing of what was forgotten but for clones that remember it.
+    pub fn tidy(&mut self) {
+        let Some(first) = self.blocks.front() else { return };
+        if first[..self.skipped].iter().any(|place| place.get().is_some()) {
+            let forgotten = std::iter::repeat_with(OnceLock::new).take(self.skipped);
+            let block = forgotten.chain(first[self.skipped..].iter().cloned()).collect();
+            self.blocks.set(0, block);
+        }
     }
 }
 
@@ -113,5 +129,28 @@ mod tests {
         assert_eq!(numbers(&before), [0, 1, 2, 3, 4]);
         assert_eq!(numbers(&one), [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(numbers(&other), [0, 1, 2, 3, 4, 50, 51]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_let_go_of_at_once_or_when_its_readers_are_gone() {
+        let value = commit(0);
+        let Change { kv, .. } = value.changes()[0].clone();
+        let held = || kv.holders();
+        drop(value);
+        let before = held();
+        let mut history = History::default();
+        for _ in 0..3 {
+            history.push_back(Commit::new(vec![Change { kv: kv.clone(), prev: None }], 0));
+        }
+        drop(history.pop_front());
+        history.tidy();
+        assert_eq!(held(), before + 2, "nobody shares the block");
+        let reader = history.clone();
+        drop(history.pop_front());
+        assert_eq!(held(), before + 2);
+        history.tidy();
+        assert_eq!((numbers(&history).len(), numbers(&reader).len()), (1, 2));
+        drop(reader);
+        assert_eq!(held(), before + 1, "the reader was the last who knew it");
     }
 }

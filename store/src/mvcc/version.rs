@@ -5,7 +5,7 @@
 use crate::api::{KeyValue, LeaseId, Revision};
 use bytes::Bytes;
 use std::fmt;
-use std::sync::Arc;
+use triomphe::{Arc, ThinArc};
 
 /// The numbers of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,33 +17,32 @@ pub struct Numbers {
     pub lease: LeaseId,
 }
 
-/// Where the parts stand: the key's length and four numbers, then the key, then the value.
-const CREATED: usize = 4;
-const MODIFIED: usize = 12;
-const VERSION: usize = 20;
-const LEASE: usize = 28;
-const KEY: usize = 36;
+/// What stands before the key and the value.
+#[derive(PartialEq, Eq)]
+struct Head {
+    numbers: Numbers,
+    key_len: u32,
+}
 
-/// What a version costs in memory beside its key and value: its numbers, two reference counts, and the allocator's share.
-pub const OVERHEAD: usize = KEY + 16 + 16;
+/// What a version costs in memory beside its key and value: its head, a reference count, the length, and the allocator's share.
+pub const OVERHEAD: usize = size_of::<Head>() + 16 + 16;
 
-/// Cheap to clone.
+/// Cheap to clone, and one pointer wide: the tree of live keys consists of them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Version(Arc<[u8]>);
+pub struct Version(ThinArc<Head, u8>);
 
 impl Version {
     pub fn new(numbers: Numbers, key: &[u8], value: &[u8]) -> Self {
-        let mut all: Arc<[u8]> = std::iter::repeat_n(0, KEY + key.len() + value.len()).collect();
-        let bytes = Arc::get_mut(&mut all).expect("nobody else has it yet");
         // A request is never near 4 GiB.
-        let length = u32::try_from(key.len()).expect("a key is shorter than a request may be");
-        bytes[..CREATED].copy_from_slice(&length.to_ne_bytes());
-        bytes[CREATED..MODIFIED].copy_from_slice(&numbers.create_revision.0.to_ne_bytes());
-        bytes[MODIFIED..VERSION].copy_from_slice(&numbers.mod_revision.0.to_ne_bytes());
-        bytes[VERSION..LEASE].copy_from_slice(&numbers.version.to_ne_bytes());
-        bytes[LEASE..KEY].copy_from_slice(&numbers.lease.0.to_ne_bytes());
-        bytes[KEY..KEY + key.len()].copy_from_slice(key);
-        bytes[KEY + key.len()..].copy_from_slice(value);
+        let key_len = u32::try_from(key.len()).expect("a key is shorter than a request may be");
+        let zeros = std::iter::repeat_n(0, key.len() + value.len());
+        let mut all = ThinArc::from_header_and_iter(Head { numbers, key_len }, zeros);
+        all.with_arc_mut(|all| {
+            let own = Arc::get_mut(all).expect("nobody else has it yet");
+            let (at_key, at_value) = own.slice_mut().split_at_mut(key.len());
+            at_key.copy_from_slice(key);
+            at_value.copy_from_slice(value);
+        });
         Self(all)
     }
 
@@ -54,53 +53,53 @@ impl Version {
         Self::new(numbers, key, &[])
     }
 
-    fn number(&self, at: usize) -> u64 {
-        u64::from_ne_bytes(*self.0[at..].first_chunk().expect("every version has its numbers"))
-    }
-
-    fn value_at(&self) -> usize {
-        let length = u32::from_ne_bytes(*self.0.first_chunk().expect("every version has its numbers"));
-        KEY + length as usize
+    fn head(&self) -> &Head {
+        &self.0.header.header
     }
 
     pub fn key(&self) -> &[u8] {
-        &self.0[KEY..self.value_at()]
+        &self.0.slice[..self.head().key_len as usize]
     }
 
     pub fn value(&self) -> &[u8] {
-        &self.0[self.value_at()..]
+        &self.0.slice[self.head().key_len as usize..]
     }
 
     /// Bytes of key and value.
     pub fn len(&self) -> usize {
-        self.0.len() - KEY
+        self.0.slice.len()
     }
 
     pub fn create_revision(&self) -> Revision {
-        Revision(self.number(CREATED))
+        self.head().numbers.create_revision
     }
 
     pub fn mod_revision(&self) -> Revision {
-        Revision(self.number(MODIFIED))
+        self.head().numbers.mod_revision
     }
 
     pub fn version(&self) -> u64 {
-        self.number(VERSION)
+        self.head().numbers.version
     }
 
     pub fn lease(&self) -> LeaseId {
-        LeaseId(self.number(LEASE).cast_signed())
+        self.head().numbers.lease
     }
 
     pub fn is_delete(&self) -> bool {
         self.version() == 0
     }
 
+    #[cfg(test)]
+    pub fn holders(&self) -> usize {
+        ThinArc::strong_count(&self.0)
+    }
+
     /// For readers: key and value are this version's own bytes, not copied.
     pub fn key_value(&self) -> KeyValue {
         let all = Bytes::from_owner(self.clone());
-        let value_at = self.value_at();
-        KeyValue { key: all.slice(KEY..value_at), value: all.slice(value_at..), ..self.bare() }
+        let value_at = self.head().key_len as usize;
+        KeyValue { key: all.slice(..value_at), value: all.slice(value_at..), ..self.bare() }
     }
 
     /// Without the value.
@@ -129,7 +128,7 @@ impl From<&KeyValue> for Version {
 
 impl AsRef<[u8]> for Version {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        &self.0.slice
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where each entry is: in memory, in which segment, or gone. It does no I/O but the reads of `Source::load`.
 
 use crate::disk::FileRef;
+use crate::limits;
 use crate::raft::types::{self, LogId, RaftEntry, Vote};
 use bytes::Bytes;
 use openraft::EntryPayload;
@@ -152,10 +153,7 @@ impl Index {
 
 /// About what an entry takes in memory.
 fn weight(entry: &RaftEntry) -> usize {
-    let EntryPayload::Normal(proposal) = &entry.payload else { return 100 };
-    let size = |command: &crate::mvcc::Command| match command {
-        crate::mvcc::Command::Txn(txn) => crate::limits::size(txn) + 100,
-        _ => 100,
-    };
-    proposal.0.commands.iter().map(size).sum::<usize>() + 100
+    let own = size_of::<RaftEntry>();
+    let EntryPayload::Normal(proposal) = &entry.payload else { return own };
+    own + proposal.0.commands.iter().map(limits::resident).sum::<usize>()
 }

@@ -43,7 +43,7 @@ pub struct WalConfig {
     /// How much is zeroed ahead, so that an fdatasync seldom has to write metadata, and so that what Raft has to write on a
     /// full disk still has a place.
     pub zero_ahead_bytes: u64,
-    /// Entries kept in memory for replication and for applying.
+    /// Entries kept in memory for applying and for followers that keep up; others are read from the segments.
     pub cache_bytes: usize,
     pub space: Space,
     pub counts: Arc<Counts>,
@@ -55,7 +55,7 @@ impl Default for WalConfig {
             linger: Duration::ZERO,
             segment_bytes: 64 << 20,
             zero_ahead_bytes: 4 << 20,
-            cache_bytes: 32 << 20,
+            cache_bytes: 4 << 20,
             space: Space::default(),
             counts: Arc::default(),
         }
