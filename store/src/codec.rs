@@ -461,6 +461,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_decoded_shares_the_buffer() {
+        let ops = (b'a'..=b'z').map(|key| crate::api::Op::put(vec![key], vec![key; 100])).collect();
+        let commands = vec![Command::Txn(Txn { success: ops, ..Txn::default() })];
+        let mut out = Vec::new();
+        put_entry(&mut out, &Entry { time_ms: 1, commands });
+        let buffer = Bytes::from(out);
+        let decoded = entry(&mut Reader::new(buffer.clone())).unwrap();
+        let [Command::Txn(txn)] = &decoded.commands[..] else { panic!("one transaction") };
+        for op in &txn.success {
+            let crate::api::Op::Put(put) = op else { panic!("only puts") };
+            assert!(buffer.as_ptr_range().contains(&put.value.as_ptr()), "{put:?} is a copy");
+        }
+    }
+
+    #[test]
     fn numbers_out_of_range_are_refused() {
         let mut reader = Reader::new(Bytes::from_static(&[0xff; 11]));
         assert_eq!(reader.u64(), Err(DecodeError::Range));

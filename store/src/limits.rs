@@ -175,6 +175,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_command_holds_counts_every_operation() {
+        let txn = |ops: Vec<Op>| Command::Txn(Txn { success: ops, ..Txn::default() });
+        let small = resident(&txn((0..100).map(|at| put(&at.to_string(), 1)).collect()));
+        assert!(small >= 100 * (size_of::<Op>() + 2), "{small}: a hundred operations are more than their bytes");
+        let deep = resident(&txn(vec![nested(vec![nested(vec![put("a", 1_000)], vec![])], vec![put("b", 1_000)])]));
+        assert!(deep >= 2_002 + 4 * size_of::<Op>(), "{deep}: nested ones count");
+        assert_eq!(resident(&Command::Revoke { id: crate::api::LeaseId(1) }), size_of::<Command>());
+    }
+
+    #[test]
     fn limits() {
         let gets = |n: usize| (0..n).map(|_| Op::get("a")).collect::<Vec<_>>();
         let wide = || vec![nested(gets(MAX_OPERATIONS - 1), vec![])];
