@@ -3,11 +3,10 @@
 
 use super::{Handle, PATIENCE, RETRY, quota};
 use crate::api::StoreError;
-use crate::codec;
 use crate::counts::Counts;
 use crate::limits;
 use crate::mvcc::{Applied, Command, Entry, Mvcc, Reply};
-use crate::peer::ForwardError;
+use crate::peer::{ForwardError, Forwarder};
 use crate::raft::types::{Proposal, TypeConfig};
 use openraft::errors::{ClientWriteError, Fatal};
 use openraft::impls::ProgressResponder;
@@ -90,6 +89,7 @@ fn size(command: &Command) -> usize {
 
 async fn run(handle: Handle, mut requests: mpsc::Receiver<Request>, cancel: CancellationToken) {
     let in_flight = Arc::new(Semaphore::new(IN_FLIGHT));
+    let forwarder = Arc::new(Forwarder::new(handle.peers.clone()));
     let mut held: Option<Request> = None;
     loop {
         let permit = tokio::select! {
@@ -107,7 +107,7 @@ async fn run(handle: Handle, mut requests: mpsc::Receiver<Request>, cancel: Canc
         };
         let batch;
         (batch, held) = gather(first, &mut requests);
-        dispatch(&handle, batch, permit).await;
+        dispatch(&handle, &forwarder, batch, permit).await;
     }
 }
 
@@ -130,17 +130,17 @@ fn gather(first: Request, requests: &mut mpsc::Receiver<Request>) -> (Vec<Reques
 }
 
 /// Sends a batch on its way, in order, and lets a task wait for it.
-async fn dispatch(handle: &Handle, mut batch: Vec<Request>, permit: OwnedSemaphorePermit) {
+async fn dispatch(handle: &Handle, forwarder: &Arc<Forwarder>, mut batch: Vec<Request>, permit: OwnedSemaphorePermit) {
     let counts: Vec<usize> = batch.iter().map(|request| request.commands.len()).collect();
     let commands: Vec<Command> = batch.iter_mut().flat_map(|request| std::mem::take(&mut request.commands)).collect();
     let replies: Vec<_> = batch.into_iter().map(|request| request.reply).collect();
     // The entry is shared with the log; only a batch that has to be sent elsewhere is encoded.
     let submitted = handle.submit(commands).await;
-    let handle = handle.clone();
+    let (handle, forwarder) = (handle.clone(), forwarder.clone());
     Counts::one_more(&handle.counts.proposed);
     Counts::one_more(&handle.counts.pending);
     tokio::spawn(async move {
-        let outcome = handle.finish(submitted).await;
+        let outcome = handle.finish(submitted, &forwarder).await;
         handle.counts.pending.fetch_sub(1, Ordering::Relaxed);
         if outcome.is_err() {
             Counts::one_more(&handle.counts.failed);
@@ -169,6 +169,12 @@ pub struct Submitted {
         openraft::type_config::alias::OneshotReceiverOf<TypeConfig, ClientWriteResult<TypeConfig>>,
         Fatal<TypeConfig>,
     >,
+}
+
+/// A follower's batch: what was handed to Raft of it, and what was refused before.
+pub struct Taken {
+    submitted: Option<Submitted>,
+    refusals: quota::Refusals,
 }
 
 impl Handle {
@@ -218,19 +224,25 @@ impl Handle {
         }
     }
 
-    /// Carries out commands if this member leads. Used for what a follower passes on.
-    pub async fn propose_here(&self, commands: Vec<Command>) -> Result<Vec<Reply>, ProposeError> {
+    /// Hands on to Raft what a follower passed on.
+    pub async fn take(&self, commands: Vec<Command>) -> Result<Taken, ProposeError> {
         self.check_disk().map_err(ProposeError::Store)?;
         let (commands, refusals) = self.sift(commands);
-        if commands.is_empty() {
-            return Ok(refusals.merge(Vec::new()));
-        }
-        let submitted = self.submit(commands).await;
-        self.settle(submitted).await.map(|replies| refusals.merge(replies))
+        let submitted = if commands.is_empty() { None } else { Some(self.submit(commands).await) };
+        Ok(Taken { submitted, refusals })
+    }
+
+    pub async fn settle_taken(&self, taken: Result<Taken, ProposeError>) -> Result<Vec<Reply>, ProposeError> {
+        let Taken { submitted, refusals } = taken?;
+        let replies = match submitted {
+            Some(submitted) => self.settle(submitted).await?,
+            None => Vec::new(),
+        };
+        Ok(refusals.merge(replies))
     }
 
     /// Sees an entry through: here if this member leads, otherwise with whoever does, until patience ends.
-    async fn finish(&self, mut submitted: Submitted) -> Outcome {
+    async fn finish(&self, mut submitted: Submitted, forwarder: &Forwarder) -> Outcome {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let mut last = StoreError::Unavailable("no leader".into());
         loop {
@@ -241,7 +253,7 @@ impl Handle {
                 Err(ProposeError::NotLeader(leader)) => leader,
             };
             if let Some(leader) = leader.filter(|leader| *leader != self.member) {
-                match self.pass_on(leader, &entry).await {
+                match self.pass_on(forwarder, leader, &entry).await {
                     Ok(replies) => return Ok(replies),
                     // It is about to hand on the lead.
                     Err(ForwardError::Store(full @ StoreError::DiskFull { .. })) => last = full,
@@ -262,10 +274,8 @@ impl Handle {
         }
     }
 
-    async fn pass_on(&self, leader: u64, entry: &Entry) -> Result<Vec<Reply>, ForwardError> {
-        let mut body = Vec::new();
-        codec::put_entry(&mut body, entry);
-        let replies = self.peers.propose(leader, body.into()).await?;
+    async fn pass_on(&self, forwarder: &Forwarder, leader: u64, entry: &Entry) -> Result<Vec<Reply>, ForwardError> {
+        let replies = forwarder.propose(leader, entry).await?;
         let newest = replies.iter().filter_map(|reply| match reply {
             Reply::Txn(txn) => Some(txn.revision),
             Reply::Done(revision) => Some(*revision),

@@ -201,6 +201,67 @@ async fn a_dead_leader_loses_nothing_and_comes_back() {
     cluster.stop_all().await;
 }
 
+/// What became of writes, by key.
+#[derive(Default)]
+struct Fates {
+    done: std::sync::atomic::AtomicUsize,
+    /// Keys whose write is not known to be done, and whether it may be.
+    open: parking_lot::Mutex<BTreeMap<String, bool>>,
+}
+
+/// Writes one key after the other until it is told to stop.
+async fn keep_writing(store: Group, writer: usize, fates: Arc<Fates>, stop: CancellationToken) {
+    for n in 0.. {
+        let key = format!("{writer}/{n}");
+        match store.txn(put(&key, "v")).await {
+            Ok(_) => drop(fates.done.fetch_add(1, std::sync::atomic::Ordering::Relaxed)),
+            Err(StoreError::Unknown(_)) => drop(fates.open.lock().insert(key, true)),
+            Err(StoreError::Unavailable(_)) => drop(fates.open.lock().insert(key, false)),
+            Err(error) => panic!("{error:?}"),
+        }
+        if stop.is_cancelled() {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_followers_writes_are_done_once_while_the_lead_moves() {
+    let cluster = Cluster::start(None).await;
+    let (fates, stop) = (Arc::<Fates>::default(), CancellationToken::new());
+    let write = |writer| tokio::spawn(keep_writing(cluster.group(0).clone(), writer, fates.clone(), stop.clone()));
+    let writers: Vec<_> = (0..8).map(write).collect();
+    let done = || fates.done.load(std::sync::atomic::Ordering::Relaxed);
+    // The first member's writes go to the two others in turn, and for a while to itself.
+    for to in [2, 3, 2, 1, 3] {
+        let moved = || async {
+            match cluster.leader() {
+                Some(leader) => cluster.group(leader).handle.move_leader(to).await.is_ok(),
+                None => false,
+            }
+        };
+        let moved = async {
+            while !moved().await {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, moved).await.expect("the lead moves in time");
+        let before = done();
+        wait(|| done() >= before + 50).await;
+    }
+    stop.cancel();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let found = cluster.group(0).range(RangeRequest::prefix("")).await.unwrap().kvs;
+    assert!(found.iter().all(|kv| kv.version == 1), "nothing is written twice");
+    let open = fates.open.lock().clone();
+    let found: BTreeSet<_> = found.iter().map(|kv| String::from_utf8(kv.key.to_vec()).unwrap()).collect();
+    assert!(open.iter().all(|(key, perhaps)| *perhaps || !found.contains(key)), "what was not done is not there");
+    assert_eq!(found.iter().filter(|key| !open.contains_key(*key)).count(), done());
+    cluster.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_missed_everything_gets_a_snapshot() {
     let mut cluster = Cluster::start(None).await;

@@ -1,11 +1,14 @@
 //! The way to one other member. It carries frames and decides nothing.
 
+use super::forward::Batches;
 use crate::proto::Frame;
 use crate::proto::peer_client::PeerClient;
 use futures::Stream;
 use futures::stream::BoxStream;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
+
+pub type Answers = BoxStream<'static, Result<Frame, Status>>;
 
 pub enum Line {
     Wire(PeerClient<Channel>),
@@ -27,18 +30,25 @@ macro_rules! calls {
 
 impl Line {
     calls!(
-        append Append, vote Vote, pre_vote PreVote, transfer_leader TransferLeader, propose Propose,
-        read_index ReadIndex, lease Lease
+        append Append, vote Vote, pre_vote PreVote, transfer_leader TransferLeader, read_index ReadIndex, lease Lease
     );
 
     pub async fn append_stream(
         &mut self,
         frames: impl Stream<Item = Frame> + Send + Unpin + 'static,
-    ) -> Result<BoxStream<'static, Result<Frame, Status>>, Status> {
+    ) -> Result<Answers, Status> {
         match self {
             Self::Wire(client) => Ok(Box::pin(client.append_stream(frames).await?.into_inner())),
             #[cfg(test)]
-            Self::Simulated(line) => line.append_stream(frames).await,
+            Self::Simulated(line) => line.clone().append_stream(frames).await,
+        }
+    }
+
+    pub async fn propose_stream(self, frames: Batches) -> Result<Answers, Status> {
+        match self {
+            Self::Wire(mut client) => Ok(Box::pin(client.propose_stream(frames).await?.into_inner())),
+            #[cfg(test)]
+            Self::Simulated(line) => line.propose_stream(frames).await,
         }
     }
 

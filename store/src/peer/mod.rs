@@ -1,5 +1,6 @@
 //! How members reach each other: gRPC over mutual TLS, one connection to each. It carries frames and decides nothing.
 
+mod forward;
 mod line;
 mod network;
 mod server;
@@ -11,11 +12,9 @@ use crate::codec::{DecodeError, Reader};
 use crate::etcd::errors;
 use crate::group::Standing;
 use crate::hub::Hub;
-use crate::mvcc::Reply;
 use crate::proto::Frame;
 use crate::proto::peer_client::PeerClient;
 use crate::raft::roster::Roster;
-use crate::reply;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +23,7 @@ use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
+pub use forward::Forwarder;
 pub use line::Line;
 pub use network::Factory;
 pub use server::PeerService;
@@ -137,13 +137,6 @@ impl Peers {
                 tracing::error!(member = self.member, "refused a member's message: {}", refusal.message());
             }
         })
-    }
-
-    /// Passes encoded commands on to the leader.
-    pub async fn propose(&self, leader: u64, commands: Bytes) -> Result<Vec<Reply>, ForwardError> {
-        let mut client = self.line(leader).ok_or(ForwardError::NotLeader)?;
-        let answer = within(client.propose(self.frame(leader, commands))).await?;
-        reply::replies(&mut Reader::new(self.body(answer)?)).map_err(decoding)
     }
 
     /// Asks the leader for a revision that every acknowledged write is at or before.

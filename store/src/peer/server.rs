@@ -2,17 +2,15 @@
 
 use super::{NOT_LEADER, wire};
 use crate::api::StoreError;
-use crate::codec::{self, Reader};
+use crate::codec;
 use crate::etcd::errors;
 use crate::group::Handle;
-use crate::group::ProposeError;
 use crate::group::ReadError;
 use crate::offload::offload;
 use crate::proto::Frame;
 use crate::proto::peer_server::Peer;
 use crate::raft::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
 use crate::raft::types::{Meta, TypeConfig};
-use crate::reply;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
@@ -21,6 +19,9 @@ use openraft::raft::AppendEntriesRequest;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
+
+/// Batches of one follower that are on their way at once; more wait in its stream.
+const FORWARDED: usize = 64;
 
 type Answer = Result<Response<Frame>, Status>;
 
@@ -71,6 +72,30 @@ impl PeerService {
         // What could not be read ends the answers, after those to what was read before.
         let last = stream::once(async move { broken.lock().take().map(Err) });
         Box::pin(answers.chain(last.filter_map(std::future::ready)))
+    }
+
+    /// Takes batches of writes in order, and answers each once its fate is known.
+    pub fn propose_frames(
+        &self,
+        frames: impl Stream<Item = Result<Frame, Status>> + Send + 'static,
+    ) -> BoxStream<'static, Result<Frame, Status>> {
+        let (group, answering) = (self.group.clone(), self.group.clone());
+        let taken = frames.then(move |frame| {
+            let group = group.clone();
+            async move {
+                let (number, commands) = wire::forward(group.peers.check(frame?)?).map_err(undecodable)?;
+                Ok((number, group.take(commands).await))
+            }
+        });
+        let answers = taken.map(move |taken: Result<_, Status>| {
+            let group = answering.clone();
+            async move {
+                let (number, taken) = taken?;
+                let outcome = group.settle_taken(taken).await;
+                Ok(group.peers.frame(0, wire::put_forwarded(number, &outcome)))
+            }
+        });
+        Box::pin(answers.buffer_unordered(FORWARDED))
     }
 
     /// Takes a snapshot: its head, then its pieces.
@@ -137,18 +162,13 @@ impl Peer for PeerService {
         self.install_frames(request.into_inner()).await
     }
 
-    async fn propose(&self, request: Request<Frame>) -> Answer {
-        let mut from = Reader::new(self.open(request.into_inner())?);
-        let commands = codec::entry(&mut from).map_err(undecodable)?.commands;
-        match self.group.propose_here(commands).await {
-            Ok(replies) => {
-                let mut out = Vec::new();
-                reply::put_replies(&mut out, &replies);
-                self.answer(out)
-            }
-            Err(ProposeError::NotLeader(_)) => Err(Status::failed_precondition(NOT_LEADER)),
-            Err(ProposeError::Store(error)) => Err(errors::status(error)),
-        }
+    type ProposeStreamStream = BoxStream<'static, Result<Frame, Status>>;
+
+    async fn propose_stream(
+        &self,
+        request: Request<Streaming<Frame>>,
+    ) -> Result<Response<Self::ProposeStreamStream>, Status> {
+        Ok(Response::new(self.propose_frames(request.into_inner())))
     }
 
     async fn transfer_leader(&self, request: Request<Frame>) -> Answer {

@@ -1,9 +1,12 @@
 //! The bodies of Raft's messages between members.
 
+use super::ForwardError;
 use crate::api::LeaseId;
 use crate::codec::{self, DecodeError, Reader, put_u64};
-use crate::group::Standing;
+use crate::group::{ProposeError, Standing};
+use crate::mvcc::{Command, Entry, Reply};
 use crate::raft::types::{self, TypeConfig, log_id, option, put_log_id, put_option};
+use crate::reply;
 use bytes::{BufMut, Bytes};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
@@ -118,6 +121,49 @@ pub fn voted(body: Bytes) -> Result<VoteResponse<TypeConfig>, DecodeError> {
     let mut from = Reader::new(body);
     let (vote, last) = (types::vote(&mut from)?, option(&mut from, log_id)?);
     Ok(VoteResponse::new(vote, last, from.u8()? != 0))
+}
+
+/// A numbered batch of writes for the leader.
+pub fn put_forward(number: u64, entry: &Entry) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_u64(&mut out, number);
+    codec::put_entry(&mut out, entry);
+    out
+}
+
+pub fn forward(body: Bytes) -> Result<(u64, Vec<Command>), DecodeError> {
+    let mut from = Reader::new(body);
+    Ok((from.u64()?, codec::entry(&mut from)?.commands))
+}
+
+pub fn put_forwarded(number: u64, outcome: &Result<Vec<Reply>, ProposeError>) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_u64(&mut out, number);
+    match outcome {
+        Ok(replies) => {
+            out.put_u8(1);
+            reply::put_replies(&mut out, replies);
+        }
+        Err(ProposeError::NotLeader(_)) => out.put_u8(2),
+        Err(ProposeError::Store(error)) => {
+            out.put_u8(3);
+            reply::put_error(&mut out, error);
+        }
+    }
+    out
+}
+
+pub fn forwarded(body: Bytes) -> Result<(u64, Result<Vec<Reply>, ForwardError>), DecodeError> {
+    let mut from = Reader::new(body);
+    let number = from.u64()?;
+    let outcome = match from.u8()? {
+        1 => Ok(reply::replies(&mut from)?),
+        2 => Err(ForwardError::NotLeader),
+        3 => Err(ForwardError::Store(reply::error(&mut from)?)),
+        tag => return Err(DecodeError::Tag { what: "answer to a batch of writes", tag }),
+    };
+    from.end()?;
+    Ok((number, outcome))
 }
 
 pub fn put_lease(id: LeaseId, renew: bool) -> Vec<u8> {

@@ -5,6 +5,7 @@ use super::{dice, trace, with};
 use crate::peer::PeerService;
 use crate::proto::Frame;
 use crate::proto::peer_server::Peer;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
@@ -19,11 +20,12 @@ pub enum Call {
     Vote,
     PreVote,
     TransferLeader,
-    Propose,
     ReadIndex,
     Lease,
     Install,
 }
+
+type Answers = BoxStream<'static, Result<Frame, Status>>;
 
 /// Clones share one network.
 #[derive(Clone, Default)]
@@ -118,13 +120,14 @@ impl Lines {
     }
 }
 
+#[derive(Clone)]
 pub struct Line {
     ways: Lines,
     to: u64,
 }
 
 impl Line {
-    pub async fn call(&mut self, call: Call, frames: Vec<Frame>) -> Result<Response<Frame>, Status> {
+    pub async fn call(&self, call: Call, frames: Vec<Frame>) -> Result<Response<Frame>, Status> {
         let (network, from, to) = (&self.ways.network, self.ways.from, self.to);
         let bytes: usize = frames.iter().map(|frame| frame.body.len()).sum();
         trace(from << 40 ^ to << 36 ^ (call as u64) << 32 ^ bytes as u64);
@@ -161,32 +164,49 @@ impl Line {
 }
 
 impl Line {
-    /// Both ways keep the order, as over one connection: what is lost is sent again, and what is cut off waits a while.
     pub async fn append_stream(
-        &mut self,
+        self,
         frames: impl Stream<Item = Frame> + Send + Unpin + 'static,
-    ) -> Result<BoxStream<'static, Result<Frame, Status>>, Status> {
-        let (ways, to) = (self.ways.clone(), self.to);
-        let Some((incarnation, server)) = ways.network.server(to) else {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            return Err(nobody_there());
-        };
-        let to = (to, incarnation);
-        ways.carry(to, true).await?;
-        let there = ways.clone();
-        let carried = frames.then(move |frame| {
-            let there = there.clone();
-            async move { there.carry(to, true).await.map(|()| frame) }
-        });
-        let answers = server.append_frames(carried).then(move |answer| {
-            let back = ways.clone();
-            async move {
-                back.carry(to, false).await?;
-                trace(back.from << 40 ^ to.0 << 36 ^ 0xa << 32);
-                answer
-            }
-        });
-        Ok(Box::pin(answers))
+    ) -> Result<Answers, Status> {
+        self.stream(Box::pin(frames), |server, carried| server.append_frames(carried)).await
+    }
+
+    pub fn propose_stream(
+        self,
+        frames: impl Stream<Item = Frame> + Send + Unpin + 'static,
+    ) -> BoxFuture<'static, Result<Answers, Status>> {
+        self.stream(Box::pin(frames), |server, carried| server.propose_frames(carried))
+    }
+
+    /// Both ways keep the order, as over one connection: what is lost is sent again, and what is cut off waits a while.
+    fn stream(
+        self,
+        frames: BoxStream<'static, Frame>,
+        serve: fn(&PeerService, Answers) -> Answers,
+    ) -> BoxFuture<'static, Result<Answers, Status>> {
+        let Self { ways, to } = self;
+        Box::pin(async move {
+            let Some((incarnation, server)) = ways.network.server(to) else {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                return Err(nobody_there());
+            };
+            let to = (to, incarnation);
+            ways.carry(to, true).await?;
+            let there = ways.clone();
+            let carried = frames.then(move |frame| {
+                let there = there.clone();
+                async move { there.carry(to, true).await.map(|()| frame) }
+            });
+            let answers = serve(&server, Box::pin(carried)).then(move |answer| {
+                let back = ways.clone();
+                async move {
+                    back.carry(to, false).await?;
+                    trace(back.from << 40 ^ to.0 << 36 ^ 0xa << 32);
+                    answer
+                }
+            });
+            Ok(Box::pin(answers) as Answers)
+        })
     }
 }
 
@@ -239,7 +259,6 @@ async fn answer(server: &PeerService, call: Call, mut frames: Vec<Frame>) -> Res
         Call::Vote => server.vote(request).await,
         Call::PreVote => server.pre_vote(request).await,
         Call::TransferLeader => server.transfer_leader(request).await,
-        Call::Propose => server.propose(request).await,
         Call::ReadIndex => server.read_index(request).await,
         Call::Lease => server.lease(request).await,
         Call::Install => Err(Status::internal("taken care of above")),
