@@ -4,7 +4,8 @@
 use crate::api::{Compare, Op, Revision, Txn};
 use crate::codec::{self, Reader};
 use crate::etcd::convert;
-use crate::mvcc::{Command, Entry, Mvcc, apply};
+use crate::mvcc::{Command, Entry, Mvcc, Reply, apply};
+use crate::peer::wire;
 use crate::proto::etcd;
 use crate::raft::snapshot::{SnapshotDir, SnapshotFile};
 use crate::raft::types::{self, Meta};
@@ -88,9 +89,13 @@ fn state() -> Mvcc {
     mvcc
 }
 
+fn replies_now() -> Vec<Reply> {
+    apply(&mut Mvcc::default(), &entry()).unwrap().replies
+}
+
 fn replies_bytes() -> Vec<u8> {
     let mut out = Vec::new();
-    reply::put_replies(&mut out, &apply(&mut Mvcc::default(), &entry()).unwrap().replies);
+    reply::put_replies(&mut out, &replies_now());
     out
 }
 
@@ -139,6 +144,16 @@ proptest! {
     fn replies(bytes in input(replies_bytes())) {
         let _ = reply::replies(&mut Reader::new(bytes.clone().into()));
         let _ = reply::error(&mut Reader::new(bytes.into()));
+    }
+
+    #[test]
+    fn passed_on(batch in input(wire::put_forward(7, &entry())), answer in input(wire::put_forwarded(7, &Ok(replies_now())))) {
+        if let Ok((_, commands)) = wire::forward(batch.clone().into()) {
+            prop_assert!(commands.len() <= batch.len());
+        }
+        if let Ok((_, Ok(replies))) = wire::forwarded(answer.clone().into()) {
+            prop_assert!(replies.len() <= answer.len());
+        }
     }
 
     #[test]

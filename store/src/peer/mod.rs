@@ -5,7 +5,7 @@ mod line;
 mod network;
 mod server;
 mod tls;
-mod wire;
+pub mod wire;
 
 use crate::api::{LeaseId, Revision, StoreError};
 use crate::codec::{DecodeError, Reader};
