@@ -1,6 +1,8 @@
-//! The server's own metrics, in Prometheus' text form. Decides names and labels; measures nothing itself.
+//! The server's own metrics, and those of the store's members in this process, in Prometheus' text form. Decides names and labels of
+//! its own; measures nothing itself.
 
 use crate::core::Core;
+use gantry_store::metrics_text;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -101,7 +103,8 @@ impl Metrics {
             self.executing.get_or_create(&labels).set(i64::try_from(executing).unwrap_or(i64::MAX));
             self.waiting.get_or_create(&labels).set(i64::try_from(waiting).unwrap_or(i64::MAX));
         }
-        let mut text = String::new();
+        let members: Vec<_> = core.groups.iter().filter_map(|group| group.store.reading()).collect();
+        let mut text = metrics_text(&members);
         // Writing into a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text

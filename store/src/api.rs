@@ -4,6 +4,7 @@
 //! (<https://etcd.io/docs/v3.5/learning/api/>): one revision per committed writing transaction, `mod_revision` of every key
 //! that the transaction wrote equals it, and a transaction that writes nothing leaves the revision alone.
 
+use crate::group::Reading;
 use bytes::Bytes;
 use std::fmt;
 
@@ -398,4 +399,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forgets history before `revision`. Superseded versions and older watches answer `Compacted`.
     async fn compact(&self, revision: Revision) -> Result<(), StoreError>;
+
+    /// What this store's member measures, if it is in this process; others are asked themselves.
+    fn reading(&self) -> Option<Reading> {
+        None
+    }
 }

@@ -1,8 +1,12 @@
 //! Discovery, OpenAPI, version, health.
 
 use crate::harness::Api;
+use gantry_apiserver::Stores;
+use gantry_store::{Group, GroupConfig};
 use http::Method;
 use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,application/json";
@@ -65,4 +69,23 @@ async fn version_health_and_keys() {
     assert!(api.get("/metrics").await.text.contains("apiserver_request_total"));
     assert_eq!(api.get("/openid/v1/jwks").await.ok()["keys"][0]["crv"], "P-256");
     assert!(api.get("/.well-known/openid-configuration").await.ok()["jwks_uri"].is_string());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_members_of_this_process_are_measured_with_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = async |name: &str| Group::open(GroupConfig::single(name, dir.path().join(name))).await.unwrap();
+    let groups = [open("state").await, open("leases").await, open("events").await];
+    let [state, leases, events] = groups.clone().map(Arc::new);
+    let api = Api::on(Stores { state, leases, events }).await;
+    let text = api.get("/metrics").await.text;
+    for group in ["state", "leases", "events"] {
+        assert!(text.contains(&format!("\ngantry_store_revision{{group=\"{group}\"}} ")), "{text}");
+    }
+    let types = || text.lines().filter(|line| line.starts_with("# TYPE "));
+    assert_eq!(types().collect::<BTreeSet<_>>().len(), types().count(), "each metric is declared once");
+    assert!(text.contains("apiserver_request"), "{text}");
+    for group in groups {
+        group.shutdown().await;
+    }
 }

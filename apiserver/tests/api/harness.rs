@@ -84,11 +84,15 @@ impl Api {
 
     /// Over that store of the state group.
     pub async fn over_state(state: Arc<dyn Store>) -> Self {
+        let store = || Arc::new(MemStore::new());
+        Self::on(Stores { state, leases: store(), events: store() }).await
+    }
+
+    /// Over stores that the test keeps.
+    pub async fn on(stores: Stores) -> Self {
         let key = key_pair();
         let (token_private_key, token_public_key) = (key.serialize_pem(), key.public_key_pem());
-        let config = Config { token_private_key, token_public_key, ..Config::default() };
-        let store = || Arc::new(MemStore::new());
-        Self::over(config, Stores { state, leases: store(), events: store() }).await
+        Self::over(Config { token_private_key, token_public_key, ..Config::default() }, stores).await
     }
 
     async fn over(config: Config, stores: Stores) -> Self {

@@ -1,4 +1,4 @@
-//! A member's metrics, in Prometheus' text form. It decides names; what they say is read elsewhere.
+//! The metrics of members, in Prometheus' text form. It decides names; what they say is read elsewhere.
 
 use super::Handle;
 use crate::counts::Histogram;
@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering;
 /// Compaction that is further behind than this is told as an error: something keeps the leader from it.
 pub const LAG_BOUND_MS: u64 = 5 * 60 * 1_000;
 
-/// What is measured, at one moment.
+/// What one member measures, at one moment; for [`metrics_text`].
 #[derive(Clone, Debug)]
 pub struct Reading {
-    pub group: String,
+    group: String,
     /// Name without the prefix, help, kind, value.
-    pub numbers: Vec<(&'static str, &'static str, &'static str, f64)>,
-    pub histograms: Vec<(&'static str, &'static str, Histogram)>,
+    numbers: Vec<(&'static str, &'static str, &'static str, f64)>,
+    histograms: Vec<(&'static str, &'static str, Histogram)>,
     /// By etcd's name.
-    pub alarms: Vec<(&'static str, bool)>,
+    alarms: Vec<(&'static str, bool)>,
 }
 
 impl Handle {
@@ -87,37 +87,49 @@ impl Handle {
     }
 }
 
-pub fn text(reading: &Reading) -> String {
+/// The metrics of members of different groups: each metric once, with a line for each group.
+pub fn metrics_text(readings: &[Reading]) -> String {
     let mut out = String::new();
-    write(&mut out, reading).expect("a string takes everything");
+    write(&mut out, readings).expect("a string takes everything");
     out
 }
 
-fn write(out: &mut String, reading: &Reading) -> std::fmt::Result {
-    let group = &reading.group;
+fn write(out: &mut String, readings: &[Reading]) -> std::fmt::Result {
+    // All of them measure the same.
+    let Some(Reading { numbers, histograms, .. }) = readings.first() else { return Ok(()) };
     let head = |out: &mut String, name: &str, help: &str, kind: &str| {
         writeln!(out, "# HELP gantry_store_{name} {help}.")?;
         writeln!(out, "# TYPE gantry_store_{name} {kind}")
     };
-    for (name, help, kind, value) in &reading.numbers {
+    for (at, (name, help, kind, _)) in numbers.iter().enumerate() {
         head(out, name, help, kind)?;
-        writeln!(out, "gantry_store_{name}{{group=\"{group}\"}} {value}")?;
+        for Reading { group, numbers, .. } in readings {
+            writeln!(out, "gantry_store_{name}{{group=\"{group}\"}} {}", numbers[at].3)?;
+        }
     }
     head(out, "alarm", "Whether an alarm of this kind stands", "gauge")?;
-    for (kind, stands) in &reading.alarms {
-        writeln!(out, "gantry_store_alarm{{group=\"{group}\",type=\"{kind}\"}} {}", u8::from(*stands))?;
-    }
-    for (name, help, histogram) in &reading.histograms {
-        head(out, name, help, "histogram")?;
-        for (bound, count) in &histogram.buckets {
-            let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
-            writeln!(out, "gantry_store_{name}_bucket{{group=\"{group}\",le=\"{bound}\"}} {count}")?;
+    for Reading { group, alarms, .. } in readings {
+        for (kind, stands) in alarms {
+            writeln!(out, "gantry_store_alarm{{group=\"{group}\",type=\"{kind}\"}} {}", u8::from(*stands))?;
         }
-        writeln!(out, "gantry_store_{name}_sum{{group=\"{group}\"}} {}", histogram.sum_s)?;
-        let count = histogram.buckets.last().map_or(0, |(_, count)| *count);
-        writeln!(out, "gantry_store_{name}_count{{group=\"{group}\"}} {count}")?;
+    }
+    for (at, (name, help, _)) in histograms.iter().enumerate() {
+        head(out, name, help, "histogram")?;
+        for Reading { group, histograms, .. } in readings {
+            write_histogram(out, name, group, &histograms[at].2)?;
+        }
     }
     Ok(())
+}
+
+fn write_histogram(out: &mut String, name: &str, group: &str, histogram: &Histogram) -> std::fmt::Result {
+    for (bound, count) in &histogram.buckets {
+        let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+        writeln!(out, "gantry_store_{name}_bucket{{group=\"{group}\",le=\"{bound}\"}} {count}")?;
+    }
+    writeln!(out, "gantry_store_{name}_sum{{group=\"{group}\"}} {}", histogram.sum_s)?;
+    let count = histogram.buckets.last().map_or(0, |(_, count)| *count);
+    writeln!(out, "gantry_store_{name}_count{{group=\"{group}\"}} {count}")
 }
 
 #[cfg(test)]
@@ -145,6 +157,14 @@ mod tests {
             gantry_store_fsync_duration_seconds_bucket{group=\"state\",le=\"+Inf\"} 4\n\
             gantry_store_fsync_duration_seconds_sum{group=\"state\"} 2.25\n\
             gantry_store_fsync_duration_seconds_count{group=\"state\"} 4\n";
-        assert_eq!(text(&reading), expect);
+        assert_eq!(metrics_text(std::slice::from_ref(&reading)), expect);
+
+        let mut other = reading.clone();
+        (other.group, other.numbers[0].3) = ("leases".into(), 5.0);
+        let both = metrics_text(&[reading, other]);
+        assert!(both.contains("keys{group=\"state\"} 3\ngantry_store_keys{group=\"leases\"} 5\n# HELP"), "{both}");
+        assert_eq!(both.matches("# TYPE").count(), expect.matches("# TYPE").count(), "{both}");
+        assert_eq!(both.matches("group=").count(), 2 * expect.matches("group=").count(), "{both}");
+        assert_eq!(metrics_text(&[]), "");
     }
 }

@@ -3,6 +3,7 @@
 //! What an entry does is `mvcc`'s decision, who leads is Raft's; here they are only put together.
 
 mod clock;
+mod config;
 mod ground;
 mod identity;
 mod lessor;
@@ -28,7 +29,7 @@ use crate::counts::Counts;
 use crate::etcd::EtcdServices;
 use crate::hub::{Hub, HubStats};
 use crate::limits;
-use crate::mvcc::{Caps, Command, Compact, MAX_TTL_MS, Mvcc, Reply, Retention};
+use crate::mvcc::{Command, Compact, Mvcc, Reply, Retention};
 use crate::offload::offload;
 use crate::peer::{Factory, MAX_MESSAGE, PeerService, Peers, Services, StoreTls, TlsError, serve};
 use crate::proto::peer_server::PeerServer;
@@ -43,17 +44,18 @@ use lessor::Lessor;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::impls::BasicNode;
-use openraft::{Raft, RaftMetrics, SnapshotPolicy};
+use openraft::{Raft, RaftMetrics};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use config::GroupConfig;
 pub use ground::Ground;
 pub use identity::{IdentityError, Owner};
 pub use lessor::Standing;
 pub use members::{ChangeError, Member};
+pub use metrics::{Reading, metrics_text};
 pub use propose::ProposeError;
 pub use read::ReadError;
 
@@ -61,62 +63,6 @@ pub use read::ReadError;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two tries meanwhile.
 const RETRY: Duration = Duration::from_millis(50);
-
-/// Enough for 300,000 pods and their history.
-const DEFAULT_QUOTA_BYTES: u64 = 8 << 30;
-
-/// Everything a member needs to know to open.
-pub struct GroupConfig {
-    /// `state`, `leases` or `events`. Members of different groups refuse each other.
-    pub name: String,
-    /// The group's own directory; made if missing.
-    pub dir: PathBuf,
-    pub member: u64,
-    /// Every member's `host:port`, this one's included. One, three or five when a group begins; what the group's log says
-    /// later is right.
-    pub members: BTreeMap<u64, String>,
-    /// The group exists, and this member was added to it: it waits to be told instead of beginning one.
-    pub join: bool,
-    /// How long a write waits for others to share its fdatasync.
-    pub linger: Duration,
-    /// Keys not written for this long are deleted, each in a revision of its own.
-    pub ttl: Option<Duration>,
-    /// What is more is deleted, the oldest first, looked at every few seconds.
-    pub caps: Option<Caps>,
-    pub retention: Retention,
-    /// The live keys and the history together may have this many bytes; 0 = as many as there is room for.
-    pub quota_bytes: u64,
-    /// Entries that stay in the log after a snapshot, for members that are only a little behind.
-    pub log_keep: u64,
-    pub tls: Option<StoreTls>,
-    /// Where other members and remote API servers connect. May be `None` for a single member.
-    pub listener: Option<std::net::TcpListener>,
-    #[cfg(test)]
-    pub space: crate::wal::Space,
-}
-
-impl GroupConfig {
-    /// A single member that nobody else talks to.
-    pub fn single(name: &str, dir: impl Into<PathBuf>) -> Self {
-        Self {
-            name: name.to_owned(),
-            dir: dir.into(),
-            member: 1,
-            members: BTreeMap::from([(1, String::new())]),
-            join: false,
-            linger: Duration::ZERO,
-            ttl: None,
-            caps: None,
-            retention: Retention::default(),
-            quota_bytes: DEFAULT_QUOTA_BYTES,
-            log_keep: 1_000,
-            tls: None,
-            listener: None,
-            #[cfg(test)]
-            space: crate::wal::Space::default(),
-        }
-    }
-}
 
 /// Why a member cannot start. A person acts.
 #[derive(Debug, thiserror::Error)]
@@ -172,7 +118,7 @@ impl Handle {
     }
 
     pub fn term(&self) -> u64 {
-        self.wal.vote().map_or(0, |vote| vote.leader_id.term)
+        self.wal.term()
     }
 
     /// What Raft says of itself; a copy, because holding the original stops Raft.
@@ -211,7 +157,7 @@ impl Group {
     }
 
     async fn open_here(mut config: GroupConfig, ground: Ground) -> Result<Self, GroupError> {
-        validate(&config, ground.simulated())?;
+        config.validate(ground.simulated())?;
         if !ground.simulated() {
             identity::check(&config).await?;
         }
@@ -285,7 +231,7 @@ impl Group {
             Serving { proposer: self.proposer.clone(), reader: self.reader.clone(), hub: self.handle.hub.clone() };
         let etcd = EtcdServices::new(store, self.handle.clone());
         let handle = self.handle.clone();
-        let metrics = Arc::new(move || metrics::text(&handle.reading()));
+        let metrics = Arc::new(move || metrics_text(&[handle.reading()]));
         tokio::spawn(serve(listener, tls.cloned(), Services { peer, etcd, metrics }, cancel));
         Ok(())
     }
@@ -308,7 +254,7 @@ impl Group {
 
     /// This member's metrics, in Prometheus' text form.
     pub fn metrics(&self) -> String {
-        metrics::text(&self.handle.reading())
+        metrics_text(&[self.handle.reading()])
     }
 
     /// The watches that this member serves.
@@ -367,23 +313,6 @@ impl Group {
     }
 }
 
-fn validate(config: &GroupConfig, simulated: bool) -> Result<(), GroupError> {
-    let bad = |what: &str| Err(GroupError::Config { group: config.name.clone(), what: what.to_owned() });
-    if !config.join && !config.members.contains_key(&config.member) {
-        return bad("the member is not in the list of members");
-    }
-    if !config.join && ![1, 3, 5].contains(&config.members.len()) {
-        return bad("a group has 1, 3 or 5 members");
-    }
-    if config.members.len() > 1 && config.listener.is_none() && !simulated {
-        return bad("several members need a listener");
-    }
-    if config.ttl.is_some_and(|ttl| ttl.as_millis() > u128::from(MAX_TTL_MS)) {
-        return bad("the TTL is too long");
-    }
-    Ok(())
-}
-
 async fn start_raft(config: &GroupConfig, ground: &Ground) -> Result<Handle, GroupError> {
     let dir = config.dir.clone();
     let counts = Arc::new(Counts::default());
@@ -415,7 +344,7 @@ async fn start_raft(config: &GroupConfig, ground: &Ground) -> Result<Handle, Gro
         crate::peer::channel(address, config.tls.as_ref())?;
     }
     let factory = Factory { peers: peers.clone() };
-    let raft_config = raft_config(config).map_err(|error| GroupError::Raft(error.to_string()))?;
+    let raft_config = config.raft_config().map_err(|error| GroupError::Raft(error.to_string()))?;
     let raft = Raft::new(config.member, Arc::new(raft_config), factory, Log::new(wal.clone()), machine);
     let raft = raft.await.map_err(|error| GroupError::Raft(error.to_string()))?;
     let clock = Arc::new(StoreClock::default());
@@ -434,31 +363,6 @@ async fn start_raft(config: &GroupConfig, ground: &Ground) -> Result<Handle, Gro
         lessor: Arc::default(),
         changing: Arc::default(),
     })
-}
-
-/// A member that nobody can join needs no ticks: it is elected at once and has nobody to hear from.
-fn raft_config(config: &GroupConfig) -> Result<openraft::Config, openraft::ConfigError> {
-    let alone = config.members.len() == 1 && config.listener.is_none();
-    openraft::Config {
-        cluster_name: config.name.clone(),
-        // A follower waits for the longest timeout and then its own: a dead leader has a successor within 1.6 s.
-        heartbeat_interval: 100,
-        election_timeout_min: 400,
-        election_timeout_max: 800,
-        install_snapshot_timeout: 60_000,
-        max_payload_entries: 256,
-        snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: config.log_keep,
-        purge_batch_size: 1,
-        enable_tick: !alone,
-        enable_heartbeat: !alone,
-        enable_pre_vote: Some(true),
-        // A leader that goes on leading after a restart knows less to be committed than it had acknowledged, and answers reads
-        // by that: it has to be elected again, which tells it.
-        enable_leader_restore: Some(false),
-        ..openraft::Config::default()
-    }
-    .validate()
 }
 
 /// The store that this member's listener offers; it does not keep the member alive.
@@ -498,7 +402,7 @@ async fn txn_batch(
 }
 
 macro_rules! implement_store {
-    ($type:ty, $self:ident, $proposer:expr, $reader:expr, $hub:expr) => {
+    ($type:ty, $self:ident, $proposer:expr, $reader:expr, $hub:expr, $reading:expr) => {
         #[async_trait::async_trait]
         impl Store for $type {
             async fn txn(&$self, txn: Txn) -> Result<TxnReply, StoreError> {
@@ -535,9 +439,13 @@ macro_rules! implement_store {
                 let compact = Command::Compact(Compact { revision, check: None });
                 $proposer.propose(vec![compact]).await?.into_iter().try_for_each(|reply| reply.into_done().map(drop))
             }
+
+            fn reading(&$self) -> Option<Reading> {
+                $reading
+            }
         }
     };
 }
 
-implement_store!(Group, self, self.proposer, self.reader, self.handle.hub);
-implement_store!(Serving, self, self.proposer, self.reader, self.hub);
+implement_store!(Group, self, self.proposer, self.reader, self.handle.hub, Some(self.handle.reading()));
+implement_store!(Serving, self, self.proposer, self.reader, self.hub, None);

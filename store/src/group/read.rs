@@ -66,21 +66,39 @@ async fn run(handle: Handle, mut waiters: mpsc::Receiver<Waiter>, cancel: Cancel
 }
 
 impl Handle {
-    /// One round, here or with the leader, until patience ends.
+    /// One round, here or with the leader.
     async fn read_index(&self) -> Result<Revision, StoreError> {
+        let leader = |leader| async move {
+            let revision = self.peers.read_index(leader).await?;
+            self.catch_up(revision).await.map_err(ForwardError::Store)
+        };
+        self.ask(|| self.read_index_here(), leader).await
+    }
+
+    /// How a lease stands, after renewing it if so asked: here or with the leader.
+    pub async fn lease(&self, id: LeaseId, renew: bool) -> Result<Standing, StoreError> {
+        let here = || std::future::ready(self.lease_here(id, renew));
+        self.ask(here, |leader| self.peers.lease(leader, id, renew)).await
+    }
+
+    /// Asks here and then whoever leads, until patience ends. Only for what may be asked twice.
+    async fn ask<T, H, L>(&self, here: impl Fn() -> H, leader: impl Fn(u64) -> L) -> Result<T, StoreError>
+    where
+        H: Future<Output = Result<T, ReadError>>,
+        L: Future<Output = Result<T, ForwardError>>,
+    {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
-            let leader = match self.read_index_here().await {
-                Ok(revision) => return Ok(revision),
+            let leads = match here().await {
+                Ok(answer) => return Ok(answer),
                 Err(ReadError::Store(StoreError::Unavailable(_))) => None,
                 Err(ReadError::Store(error)) => return Err(error),
-                Err(ReadError::NotLeader(leader)) => leader,
+                Err(ReadError::NotLeader(leads)) => leads,
             };
-            if let Some(leader) = leader.filter(|leader| *leader != self.member) {
-                match self.peers.read_index(leader).await {
-                    Ok(revision) => return self.catch_up(revision).await,
+            if let Some(leads) = leads.filter(|leads| *leads != self.member) {
+                match leader(leads).await {
+                    Ok(answer) => return Ok(answer),
                     Err(ForwardError::Store(error)) => return Err(error),
-                    // Reading again is always safe.
                     Err(ForwardError::NotLeader | ForwardError::Unreachable(_) | ForwardError::Unknown(_)) => {}
                 }
             }
@@ -91,36 +109,13 @@ impl Handle {
         }
     }
 
-    /// How a lease stands, after renewing it if so asked: here or with the leader, until patience ends.
-    pub async fn lease(&self, id: LeaseId, renew: bool) -> Result<Standing, StoreError> {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
-        loop {
-            let leader = match self.lease_here(id, renew) {
-                Ok(standing) => return standing.ok_or(StoreError::NoLease(id)),
-                Err(ReadError::Store(error)) => return Err(error),
-                Err(ReadError::NotLeader(leader)) => leader,
-            };
-            if let Some(leader) = leader.filter(|leader| *leader != self.member) {
-                match self.peers.lease(leader, id, renew).await {
-                    Ok(standing) => return Ok(standing),
-                    Err(ForwardError::Store(error)) => return Err(error),
-                    // Renewing again is always safe.
-                    Err(ForwardError::NotLeader | ForwardError::Unreachable(_) | ForwardError::Unknown(_)) => {}
-                }
-            }
-            if tokio::time::Instant::now() >= deadline {
-                return Err(StoreError::Unavailable("no leader".into()));
-            }
-            tokio::time::sleep(RETRY).await;
-        }
-    }
-
-    /// How a lease stands, if this member leads. `None`: there is no such lease.
-    pub fn lease_here(&self, id: LeaseId, renew: bool) -> Result<Option<Standing>, ReadError> {
+    /// How a lease stands, if this member leads.
+    pub fn lease_here(&self, id: LeaseId, renew: bool) -> Result<Standing, ReadError> {
         if !self.raft.is_leader() {
             return Err(ReadError::NotLeader(self.metrics().current_leader));
         }
-        Ok(self.hub.look(|state| self.lessor.look(self.moment(), state, id, renew)))
+        let standing = self.hub.look(|state| self.lessor.look(self.moment(), state, id, renew));
+        standing.ok_or(ReadError::Store(StoreError::NoLease(id)))
     }
 
     /// The leases that have run out, if this member leads.

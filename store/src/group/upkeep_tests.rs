@@ -2,6 +2,7 @@
 
 use super::tests::{put, wait};
 use super::*;
+use crate::mvcc::Caps;
 use tempfile::TempDir;
 
 fn value(metrics: &str, name: &str) -> Option<f64> {

@@ -182,8 +182,7 @@ impl Peer for PeerService {
     async fn lease(&self, request: Request<Frame>) -> Answer {
         let (id, renew) = wire::lease(self.open(request.into_inner())?).map_err(undecodable)?;
         match self.group.lease_here(id, renew) {
-            Ok(Some(standing)) => self.answer(wire::put_standing(&standing)),
-            Ok(None) => Err(errors::status(StoreError::NoLease(id))),
+            Ok(standing) => self.answer(wire::put_standing(&standing)),
             Err(ReadError::NotLeader(_)) => Err(Status::failed_precondition(NOT_LEADER)),
             Err(ReadError::Store(error)) => Err(errors::status(error)),
         }

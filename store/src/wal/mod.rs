@@ -25,6 +25,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -76,6 +77,8 @@ struct Owner {
 struct Shared {
     reserve: Arc<Reserve>,
     index: Mutex<Index>,
+    /// Every answer to a client names it, so it is read without the index.
+    term: AtomicU64,
     queue: Mutex<Queue>,
     wake: Condvar,
     /// Tells a stepper that there are jobs.
@@ -151,6 +154,7 @@ impl Wal {
     /// Returns once the vote is durable.
     pub async fn save_vote(&self, vote: Vote) -> io::Result<()> {
         self.shared().index.lock().vote = Some(vote);
+        self.shared().term.store(vote.leader_id.term, Ordering::Relaxed);
         self.push_state(State::Vote(vote)).await
     }
 
@@ -178,6 +182,11 @@ impl Wal {
 
     pub fn vote(&self) -> Option<Vote> {
         self.shared().index.lock().vote
+    }
+
+    /// The term of the last vote; 0 before the first.
+    pub fn term(&self) -> u64 {
+        self.shared().term.load(Ordering::Relaxed)
     }
 
     pub fn committed(&self) -> Option<LogId> {
@@ -216,6 +225,7 @@ impl Shared {
     fn new(writer: &writer::Writer, index: Index) -> Arc<Self> {
         Arc::new(Self {
             reserve: writer.reserve.clone(),
+            term: AtomicU64::new(index.vote.map_or(0, |vote| vote.leader_id.term)),
             index: Mutex::new(index),
             queue: Mutex::default(),
             wake: Condvar::new(),
