@@ -68,7 +68,12 @@ pub fn remote(endpoints: &str, keys: &Pki) -> anyhow::Result<Stores> {
     let connect = |name: &str| -> anyhow::Result<Arc<RemoteStore>> {
         let members = groups.get(name).ok_or_else(|| Problem::new(format!("--store-endpoints names no {name}=…")))?;
         let (members, tls) = dial(members, Some(keys))?;
-        Ok(Arc::new(RemoteStore::new(&members, tls.as_ref())?))
+        let store = RemoteStore::new(&members, tls.as_ref())?;
+        let ttl = GROUPS.iter().find(|kind| kind.name == name).and_then(|kind| kind.ttl);
+        Ok(Arc::new(match ttl {
+            Some(ttl) => store.with_lifetime(ttl),
+            None => store,
+        }))
     };
     Ok(Stores { state: connect("state")?, leases: connect("leases")?, events: connect("events")? })
 }

@@ -3,7 +3,7 @@
 //!
 //! Source: etcd's `api/v3rpc/rpctypes/error.go`.
 
-use crate::api::{Revision, StoreError};
+use crate::api::{LeaseId, Revision, StoreError};
 use crate::codec::Reader;
 use crate::reply;
 use bytes::Bytes;
@@ -84,6 +84,7 @@ pub fn known(status: &Status) -> Option<StoreError> {
         DUPLICATE_KEY => StoreError::DuplicateKey(Bytes::new()),
         NO_LEADER => StoreError::Unavailable(NO_LEADER.1.to_owned()),
         NO_SPACE => StoreError::NoSpace,
+        LEASE_NOT_FOUND => StoreError::NoLease(LeaseId::NONE),
         CORRUPT => StoreError::Corrupt(CORRUPT.1.to_owned()),
         _ => return None,
     })
@@ -92,7 +93,6 @@ pub fn known(status: &Status) -> Option<StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::LeaseId;
 
     #[test]
     fn our_own_sides_understand_each_other_exactly() {
@@ -114,6 +114,7 @@ mod tests {
             (Code::InvalidArgument, "etcdserver: request is too large", "TooLarge"),
             (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "NoSpace"),
             (Code::Unavailable, "etcdserver: no leader", "Unavailable"),
+            (Code::NotFound, "etcdserver: requested lease not found", "NoLease"),
         ];
         for (code, text, name) in rows {
             let found = known(&Status::new(code, text)).unwrap();

@@ -1,6 +1,6 @@
 //! The Maintenance service: how a member is, its fingerprint, and a copy of its state.
 
-use super::Face;
+use super::{Face, OURS};
 use super::cluster::change_status;
 use super::errors::status;
 use crate::api::{Revision, StoreError};
@@ -15,6 +15,7 @@ use futures::Stream;
 use sha2::{Digest, Sha256};
 use std::pin::Pin;
 use tokio::sync::mpsc;
+use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -76,7 +77,7 @@ impl Maintenance for Face {
             errors.push("etcdserver: no leader".to_owned());
         }
         let size = (bytes + self.handle.wal_bytes_after(index)).cast_signed();
-        Ok(Response::new(etcd::StatusResponse {
+        let mut answer = Response::new(etcd::StatusResponse {
             header: self.header_now(),
             version: VERSION.to_owned(),
             db_size: size,
@@ -88,7 +89,9 @@ impl Maintenance for Face {
             raft_applied_index: metrics.last_applied.map_or(0, |id| id.index),
             errors,
             is_learner: !self.handle.voters().contains(&self.handle.member),
-        }))
+        });
+        answer.metadata_mut().insert(OURS, MetadataValue::from_static("1"));
+        Ok(answer)
     }
 
     /// Nothing to do: the log's segments and the snapshots are removed whole.

@@ -8,6 +8,7 @@ pub mod errors;
 mod inquiry;
 mod kv;
 mod lease;
+mod lifetime;
 mod maintenance;
 mod remote;
 #[cfg(test)]
@@ -31,6 +32,9 @@ use etcd::watch_server::WatchServer;
 
 /// Set by our own clients, who know that an answer may be a part of what they asked for. Others get it whole, as etcd gives it.
 const BOUNDED: &str = "gantry-bounded";
+
+/// Set in a member's status, so that our own clients know it from an etcd.
+const OURS: &str = "gantry-store";
 
 /// One member as its clients see it.
 #[derive(Clone)]

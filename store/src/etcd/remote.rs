@@ -1,23 +1,28 @@
 //! A store in other processes, ours or an etcd: any member will do, because each of them serves reads and passes writes on. It
 //! tries the next member only when the one before certainly did nothing.
 
-use super::{convert, errors};
+use super::lifetime::{self, Lifetime};
+use super::{OURS, convert, errors};
 use crate::api::{
-    RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest,
+    LeaseId, RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest,
 };
 use crate::limits;
 use crate::peer::{self, MAX_MESSAGE, StoreTls, TlsError};
 use crate::proto::etcd;
 use crate::proto::etcd::kv_client::KvClient;
+use crate::proto::etcd::lease_client::LeaseClient;
+use crate::proto::etcd::maintenance_client::MaintenanceClient;
 use crate::proto::etcd::watch_client::WatchClient;
 use crate::proto::etcd::watch_request::RequestUnion;
 use futures::{StreamExt, stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 /// Batches that wait in a watch's channel.
 const CHANNEL: usize = 16;
@@ -30,20 +35,36 @@ pub struct RemoteStore {
     members: Arc<[Channel]>,
     /// The member that answered last.
     preferred: Arc<AtomicUsize>,
+    lifetime: Option<Arc<Lifetime>>,
 }
 
 impl RemoteStore {
     /// `members` are `host:port`. Connections are made when they are first used.
     pub fn new(members: &[String], tls: Option<&StoreTls>) -> Result<Self, TlsError> {
         let members: Result<Vec<_>, TlsError> = members.iter().map(|address| peer::channel(address, tls)).collect();
-        Ok(Self { members: members?.into(), preferred: Arc::default() })
+        Ok(Self { members: members?.into(), preferred: Arc::default(), lifetime: None })
     }
 
-    /// Calls one member after the other until one answers. A write is repeated only if it was never sent.
+    /// What is put into an etcd without a lease goes `ttl` after it was last written, or a little later. Members of our own are told
+    /// how long their keys live when they start.
+    #[must_use]
+    pub fn with_lifetime(self, ttl: Duration) -> Self {
+        Self { lifetime: Some(Arc::new(Lifetime::new(ttl))), ..self }
+    }
+
     async fn call<T, F, R>(&self, again: Again, call: F) -> Result<T, StoreError>
     where
         F: Fn(Channel) -> R,
-        R: Future<Output = Result<tonic::Response<T>, Status>>,
+        R: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.answer(again, call).await.map(Response::into_inner)
+    }
+
+    /// Calls one member after the other until one answers. A write is repeated only if it was never sent.
+    async fn answer<T, F, R>(&self, again: Again, call: F) -> Result<Response<T>, StoreError>
+    where
+        F: Fn(Channel) -> R,
+        R: Future<Output = Result<Response<T>, Status>>,
     {
         let first = self.preferred.load(Ordering::Relaxed);
         let mut last = StoreError::Unavailable("no member is configured".into());
@@ -52,7 +73,7 @@ impl RemoteStore {
             match call(self.members[at].clone()).await {
                 Ok(answer) => {
                     self.preferred.store(at, Ordering::Relaxed);
-                    return Ok(answer.into_inner());
+                    return Ok(answer);
                 }
                 Err(status) => {
                     let (error, next) = judge(&status, again);
@@ -64,6 +85,58 @@ impl RemoteStore {
             }
         }
         Err(last)
+    }
+
+    async fn send(&self, txn: Txn) -> Result<TxnReply, StoreError> {
+        let request = convert::put_txn(txn);
+        let call = |member: Channel| {
+            let request = request.clone();
+            async move { kv(member).txn(request).await }
+        };
+        convert::txn_reply(self.call(Again::IfNeverSent, call).await?)
+    }
+
+    /// Sends what is to live for a while only.
+    async fn send_mortal(&self, mut txn: Txn, lifetime: &Lifetime) -> Result<TxnReply, StoreError> {
+        let keys = lifetime::free_keys(&mut txn);
+        if keys == 0 || *lifetime.ours.get_or_try_init(|| self.ask_if_ours()).await? {
+            return self.send(txn).await;
+        }
+        let lease = self.lease(lifetime, keys).await?;
+        lifetime::rehang(&mut txn, LeaseId::NONE, lease);
+        match self.send(txn.clone()).await {
+            // Somebody revoked it, or it has run out; certainly nothing was done.
+            Err(StoreError::NoLease(_)) => {
+                lifetime.end(lease);
+                lifetime::rehang(&mut txn, lease, self.lease(lifetime, keys).await?);
+                self.send(txn).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The lease for so many keys more.
+    async fn lease(&self, lifetime: &Lifetime, keys: usize) -> Result<LeaseId, StoreError> {
+        if let Some(lease) = lifetime.take(Instant::now(), keys) {
+            return Ok(lease);
+        }
+        let _granting = lifetime.granting.lock().await;
+        let now = Instant::now();
+        if let Some(lease) = lifetime.take(now, keys) {
+            return Ok(lease);
+        }
+        let request = etcd::LeaseGrantRequest { id: 0, ttl: lifetime.lease_s() };
+        let call = |member: Channel| async move { LeaseClient::new(member).lease_grant(request).await };
+        // One that is granted and not heard of runs out unused.
+        let lease = LeaseId(self.call(Again::Always, call).await?.id);
+        lifetime.begin(lease, now, keys);
+        Ok(lease)
+    }
+
+    async fn ask_if_ours(&self) -> Result<bool, StoreError> {
+        let call =
+            |member: Channel| async move { MaintenanceClient::new(member).status(etcd::StatusRequest {}).await };
+        Ok(self.answer(Again::Always, call).await?.metadata().contains_key(OURS))
     }
 }
 
@@ -95,12 +168,10 @@ fn kv(member: Channel) -> KvClient<Channel> {
 impl Store for RemoteStore {
     async fn txn(&self, txn: Txn) -> Result<TxnReply, StoreError> {
         limits::check(&txn)?;
-        let request = convert::put_txn(txn);
-        let call = |member: Channel| {
-            let request = request.clone();
-            async move { kv(member).txn(request).await }
-        };
-        convert::txn_reply(self.call(Again::IfNeverSent, call).await?)
+        match &self.lifetime {
+            Some(lifetime) => self.send_mortal(txn, lifetime).await,
+            None => self.send(txn).await,
+        }
     }
 
     /// The interface has no batches: they go side by side, and the leader puts those that arrive together into one entry.
@@ -201,3 +272,7 @@ fn cancelled(response: &etcd::WatchResponse, requested: Revision) -> StoreError 
         _ => StoreError::Unavailable(format!("the watch was cancelled: {}", response.cancel_reason)),
     }
 }
+
+#[cfg(test)]
+#[path = "remote_tests.rs"]
+mod tests;

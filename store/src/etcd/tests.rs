@@ -19,17 +19,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A member alone, with its clients' port.
-struct Lone {
-    group: Group,
-    address: String,
+pub struct Lone {
+    pub group: Group,
+    pub address: String,
     _dir: TempDir,
 }
 
 impl Lone {
-    async fn open(change: impl FnOnce(&mut GroupConfig)) -> Self {
+    pub async fn open(change: impl FnOnce(&mut GroupConfig)) -> Self {
         let dir = TempDir::new().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -39,7 +39,7 @@ impl Lone {
         Self { group: Group::open(config).await.unwrap(), address, _dir: dir }
     }
 
-    fn channel(&self) -> Channel {
+    pub fn channel(&self) -> Channel {
         crate::peer::channel(&self.address, None).unwrap()
     }
 
