@@ -84,7 +84,7 @@ async fn the_members_of_this_process_are_measured_with_the_server() {
     }
     let types = || text.lines().filter(|line| line.starts_with("# TYPE "));
     assert_eq!(types().collect::<BTreeSet<_>>().len(), types().count(), "each metric is declared once");
-    assert!(text.contains("apiserver_request"), "{text}");
+    assert!(text.contains("\napiserver_storage_objects{"), "{text}");
     for group in groups {
         group.shutdown().await;
     }
