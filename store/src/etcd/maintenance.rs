@@ -1,8 +1,8 @@
 //! The Maintenance service: how a member is, its fingerprint, and a copy of its state.
 
-use super::{Face, OURS};
 use super::cluster::change_status;
 use super::errors::status;
+use super::{Face, OURS};
 use crate::api::{Revision, StoreError};
 use crate::backup::BLOCK_BYTES;
 use crate::mvcc::{Alarm, AlarmKind, Command};

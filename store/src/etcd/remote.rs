@@ -134,8 +134,7 @@ impl RemoteStore {
     }
 
     async fn ask_if_ours(&self) -> Result<bool, StoreError> {
-        let call =
-            |member: Channel| async move { MaintenanceClient::new(member).status(etcd::StatusRequest {}).await };
+        let call = |member: Channel| async move { MaintenanceClient::new(member).status(etcd::StatusRequest {}).await };
         Ok(self.answer(Again::Always, call).await?.metadata().contains_key(OURS))
     }
 }
