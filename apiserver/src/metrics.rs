@@ -1,5 +1,5 @@
-//! The server's own metrics, and those of the store's members in this process, in Prometheus' text form. Decides names and labels of
-//! its own; measures nothing itself.
+//! The server's own metrics, and those of the store's members in this process, in Prometheus' text form. Decides names and
+//! labels of its own; measures nothing itself.
 
 use crate::core::Core;
 use gantry_store::metrics_text;

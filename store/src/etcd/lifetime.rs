@@ -1,5 +1,5 @@
-//! A lifetime for what is put into an etcd, which has none for keys: they hang on leases, each shared by the writes of a while. It
-//! decides which lease a write takes and when the next is due; it grants none.
+//! A lifetime for what is put into an etcd, which has none for keys: they hang on leases, each shared by the writes of a
+//! while. It decides which lease a write takes and when the next is due; it grants none.
 
 use crate::api::{LeaseId, Op, Txn};
 use parking_lot::Mutex;

@@ -45,8 +45,8 @@ impl RemoteStore {
         Ok(Self { members: members?.into(), preferred: Arc::default(), lifetime: None })
     }
 
-    /// What is put into an etcd without a lease goes `ttl` after it was last written, or a little later. Members of our own are told
-    /// how long their keys live when they start.
+    /// What is put into an etcd without a lease goes `ttl` after it was last written, or a little later. Members of our own are
+    /// told how long their keys live when they start.
     #[must_use]
     pub fn with_lifetime(self, ttl: Duration) -> Self {
         Self { lifetime: Some(Arc::new(Lifetime::new(ttl))), ..self }

@@ -1,4 +1,4 @@
-//! What a store in other processes does with the lifetime of keys. A member of our own stands for an etcd, as which it may be used.
+//! What a store in other processes does with the lifetime of keys. A member of our own stands for an etcd.
 
 use super::super::tests::{DEADLINE, Lone};
 use super::*;

@@ -21,8 +21,8 @@ use tonic::Status;
 
 /// Batches that wait to be sent. A full queue makes callers wait.
 const QUEUE: usize = 64;
-/// How long the leader may take over a batch before its stream is given up: longer than it takes itself to give up a batch that finds
-/// no majority, which shall not end the stream of the others.
+/// How long the leader may take over a batch before its stream is given up: longer than it takes itself to give up one that
+/// finds no majority, which shall not end the stream of the others.
 const PATIENCE: Duration = Duration::from_secs(12);
 
 type Outcome = Result<Vec<Reply>, ForwardError>;
