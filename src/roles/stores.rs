@@ -1,7 +1,7 @@
 //! The three store groups: opened in this process, reached at other processes, or one member served alone.
 //!
-//! It decides how long each group lets writes wait for one another, and what Events live for. Which kind is kept in
-//! which group is decided elsewhere, by one table.
+//! It decides how long each group lets writes wait for one another, what Events live for, and whose processes go first. Which
+//! kind is kept in which group is decided elsewhere, by one table.
 
 use crate::cli::MemberArgs;
 use crate::datadir::{DataDir, make_dir};
@@ -27,11 +27,15 @@ struct Kind {
     ttl: Option<Duration>,
     caps: Option<Caps>,
     quota_bytes: u64,
+    /// The nice value of a process that serves only this group.
+    nice: i32,
 }
 
+/// Heartbeats are few and small, and a machine whose own are late is taken for dead: they do not queue behind other groups'
+/// members for a processor.
 const GROUPS: [Kind; 3] = [
-    Kind { name: "state", linger: Duration::ZERO, ttl: None, caps: None, quota_bytes: 8 << 30 },
-    Kind { name: "leases", linger: Duration::from_millis(10), ttl: None, caps: None, quota_bytes: 2 << 30 },
+    Kind { name: "state", linger: Duration::ZERO, ttl: None, caps: None, quota_bytes: 8 << 30, nice: 0 },
+    Kind { name: "leases", linger: Duration::from_millis(10), ttl: None, caps: None, quota_bytes: 2 << 30, nice: -10 },
     Kind {
         name: "events",
         linger: Duration::from_millis(50),
@@ -39,6 +43,7 @@ const GROUPS: [Kind; 3] = [
         // A namespace is what comes before the fourth slash of /registry/events/NAMESPACE/NAME.
         caps: Some(Caps { slash: 4, each_bytes: 64 << 20, all_bytes: 1 << 30 }),
         quota_bytes: 4 << 30,
+        nice: 0,
     },
 ];
 
@@ -54,11 +59,14 @@ pub async fn open(data: &DataDir) -> anyhow::Result<(Stores, Vec<Group>)> {
     Ok((Stores { state: Arc::new(state), leases: Arc::new(leases), events: Arc::new(events) }, groups))
 }
 
-fn config(name: &str, dir: &Path) -> anyhow::Result<GroupConfig> {
+fn kind(name: &str) -> Result<&'static Kind, Problem> {
     let known = GROUPS.iter().find(|kind| kind.name == name);
-    let kind = known.ok_or_else(|| Problem::new(format!("--group {name}: state, leases or events")))?;
+    known.ok_or_else(|| Problem::new(format!("--group {name}: state, leases or events")))
+}
+
+fn config(name: &str, dir: &Path) -> anyhow::Result<GroupConfig> {
+    let Kind { linger, ttl, caps, quota_bytes, .. } = *kind(name)?;
     make_dir(dir, 0o700)?;
-    let Kind { linger, ttl, caps, quota_bytes, .. } = *kind;
     Ok(GroupConfig { linger, ttl, caps, quota_bytes, ..GroupConfig::single(name, dir) })
 }
 
@@ -69,8 +77,7 @@ pub fn remote(endpoints: &str, keys: &Pki) -> anyhow::Result<Stores> {
         let members = groups.get(name).ok_or_else(|| Problem::new(format!("--store-endpoints names no {name}=…")))?;
         let (members, tls) = dial(members, Some(keys))?;
         let store = RemoteStore::new(&members, tls.as_ref())?;
-        let ttl = GROUPS.iter().find(|kind| kind.name == name).and_then(|kind| kind.ttl);
-        Ok(Arc::new(match ttl {
+        Ok(Arc::new(match kind(name)?.ttl {
             Some(ttl) => store.with_lifetime(ttl),
             None => store,
         }))
@@ -154,6 +161,9 @@ pub async fn run(args: MemberArgs) -> anyhow::Result<()> {
     config.quota_bytes = args.quota_bytes.unwrap_or(config.quota_bytes);
     config.tls = tls;
     config.listener = Some(listener);
+    if let Err(error) = set_nice(kind(&args.group)?.nice) {
+        tracing::warn!(%error, group = args.group, "this member's threads go no sooner than others'");
+    }
     let cancel = stop::signal_token()?;
     let group = tokio::select! {
         group = Group::open(config) => group.map_err(judge)?,
@@ -162,6 +172,22 @@ pub async fn run(args: MemberArgs) -> anyhow::Result<()> {
     tracing::info!(group = args.group, member = args.member_id, %listen, "store member serves");
     cancel.cancelled().await;
     group.shutdown().await;
+    Ok(())
+}
+
+/// Sets the nice value of every thread of this process; those that they start inherit it.
+fn set_nice(nice: i32) -> std::io::Result<()> {
+    if nice == 0 {
+        return Ok(());
+    }
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let id = task?.file_name().to_str().and_then(|id| id.parse().ok()).and_then(rustix::process::Pid::from_raw);
+        // For Linux a thread's number is as good as a process's: setpriority(2). One that has just ended needs nothing.
+        match rustix::process::setpriority_process(id, nice) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
     Ok(())
 }
 
@@ -188,6 +214,19 @@ pub fn parse_members(members: &[String], this: u64) -> Result<BTreeMap<u64, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_thread_becomes_as_nice_as_its_process_is_to_be() {
+        let (told, tell) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _ = tell.recv();
+            rustix::process::getpriority_process(None).unwrap_or(i32::MIN)
+        });
+        // Everybody may become nicer.
+        set_nice(1).unwrap();
+        drop(told);
+        assert_eq!(thread.join().unwrap(), 1);
+    }
 
     #[test]
     fn endpoints() {
