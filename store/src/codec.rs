@@ -34,6 +34,9 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
+/// How many items a list is given room for before it has them.
+const TRUSTED: usize = 64;
+
 /// Reads what the `put` functions wrote.
 pub struct Reader {
     rest: Bytes,
@@ -72,6 +75,19 @@ impl Reader {
     pub fn len(&mut self) -> Result<usize, DecodeError> {
         let n = usize::try_from(self.u64()?).map_err(|_| DecodeError::Range)?;
         if n > self.rest.len() { Err(DecodeError::Short) } else { Ok(n) }
+    }
+
+    /// A length, and as many items. Room is made as they come: the length alone proves none of them.
+    pub fn list<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<Vec<T>, DecodeError> {
+        let n = self.len()?;
+        let mut items = Vec::with_capacity(n.min(TRUSTED));
+        for _ in 0..n {
+            items.push(item(self)?);
+        }
+        Ok(items)
     }
 
     /// A share of the buffer: what is decoded together is dropped together. What stays longer, such as a version, copies.
@@ -139,19 +155,19 @@ pub fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
 
 pub fn entry(from: &mut Reader) -> Result<Entry, DecodeError> {
     let time_ms = from.u64()?;
-    let mut commands = Vec::with_capacity(from.len()?);
-    for _ in 0..commands.capacity() {
-        commands.push(match from.u8()? {
-            COMMAND_TXN => Command::Txn(txn(from, 0)?),
-            COMMAND_COMPACT => Command::Compact(compact(from)?),
-            COMMAND_GRANT => Command::Grant { id: lease(from)?, ttl_s: from.u64()?.cast_signed() },
-            COMMAND_REVOKE => Command::Revoke { id: lease(from)? },
-            COMMAND_FOUND => Command::Found(identity(from)?),
-            COMMAND_ALARM => Command::Alarm { raise: from.u8()? != 0, alarm: alarm(from)? },
-            tag => return Err(DecodeError::Tag { what: "command", tag }),
-        });
-    }
-    Ok(Entry { time_ms, commands })
+    Ok(Entry { time_ms, commands: from.list(command)? })
+}
+
+fn command(from: &mut Reader) -> Result<Command, DecodeError> {
+    Ok(match from.u8()? {
+        COMMAND_TXN => Command::Txn(txn(from, 0)?),
+        COMMAND_COMPACT => Command::Compact(compact(from)?),
+        COMMAND_GRANT => Command::Grant { id: lease(from)?, ttl_s: from.u64()?.cast_signed() },
+        COMMAND_REVOKE => Command::Revoke { id: lease(from)? },
+        COMMAND_FOUND => Command::Found(identity(from)?),
+        COMMAND_ALARM => Command::Alarm { raise: from.u8()? != 0, alarm: alarm(from)? },
+        tag => return Err(DecodeError::Tag { what: "command", tag }),
+    })
 }
 
 pub fn put_lease(out: &mut Vec<u8>, id: LeaseId) {
@@ -205,11 +221,7 @@ fn txn(from: &mut Reader, depth: usize) -> Result<Txn, DecodeError> {
     if depth > MAX_NESTING {
         return Err(DecodeError::Range);
     }
-    let mut compares = Vec::with_capacity(from.len()?);
-    for _ in 0..compares.capacity() {
-        compares.push(compare(from)?);
-    }
-    Ok(Txn { compare: compares, success: ops_at(from, depth)?, failure: ops_at(from, depth)? })
+    Ok(Txn { compare: from.list(compare)?, success: ops_at(from, depth)?, failure: ops_at(from, depth)? })
 }
 
 fn put_compare(out: &mut Vec<u8>, compare: &Compare) {
@@ -389,11 +401,7 @@ pub fn ops(from: &mut Reader) -> Result<Vec<Op>, DecodeError> {
 }
 
 fn ops_at(from: &mut Reader, depth: usize) -> Result<Vec<Op>, DecodeError> {
-    let mut ops = Vec::new();
-    for _ in 0..from.len()? {
-        ops.push(op(from, depth)?);
-    }
-    Ok(ops)
+    from.list(|from| op(from, depth))
 }
 
 #[cfg(test)]

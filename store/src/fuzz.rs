@@ -1,13 +1,15 @@
-//! Bytes that no member wrote, for everything that decodes bytes: it may refuse them, but not panic, and not allocate more
-//! than the input can be worth. Half of the inputs are valid ones with something changed.
+//! Bytes that no member wrote, for everything that decodes bytes: it may refuse them, but not panic, and not take more of the
+//! heap than a bound that follows from the input's length. Half of the inputs are valid ones with something changed; others
+//! claim the most with the least.
 
 use crate::api::{Compare, Op, Revision, Txn};
 use crate::codec::{self, Reader};
 use crate::etcd::convert;
+use crate::heap::most_bytes;
 use crate::mvcc::{Command, Entry, Mvcc, Reply, apply};
 use crate::peer::wire;
-use crate::proto::etcd;
-use crate::raft::snapshot::{SnapshotDir, SnapshotFile};
+use crate::proto::{Frame, etcd};
+use crate::raft::snapshot::{READ_BYTES, SnapshotDir, SnapshotFile};
 use crate::raft::types::{self, Meta};
 use crate::reply;
 use crate::wal::record::{self, Kind, State};
@@ -128,7 +130,100 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+/// Bytes on the heap for each byte of the input, and for the shortest. An empty item takes one or two bytes of an input and
+/// as much memory as any other; a list that grows is there twice.
+const EACH: usize = 160;
+const LEAST: usize = 64 << 10;
+
+thread_local! {
+    /// The most that was seen of `EACH`.
+    static MOST: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// Runs a decoder, which may take no more of the heap than `bytes` are worth, beside what it has for any input.
+fn bounded<T>(bytes: usize, always: usize, decode: impl FnOnce() -> T) -> T {
+    let (answer, most) = most_bytes(decode);
+    let bound = bytes * EACH + LEAST + always;
+    MOST.with(|seen| seen.set(seen.get().max(most.saturating_sub(LEAST + always) / bytes.max(1))));
+    assert!(most <= bound, "{bytes} bytes take {most} on the heap, more than {bound}");
+    answer
+}
+
+/// Everything that decodes what members send each other or keep in their logs.
+fn decode_all(bytes: &[u8]) {
+    let shared = || Bytes::copy_from_slice(bytes);
+    bounded(bytes.len(), 0, || codec::entry(&mut Reader::new(shared())).is_ok());
+    bounded(bytes.len(), 0, || types::decode_entry(shared()).is_ok());
+    bounded(bytes.len(), 0, || types::meta(&mut Reader::new(shared())).is_ok());
+    bounded(bytes.len(), 0, || reply::replies(&mut Reader::new(shared())).is_ok());
+    bounded(bytes.len(), 0, || reply::error(&mut Reader::new(shared())).is_ok());
+    bounded(bytes.len(), 0, || wire::append(shared()).is_ok());
+    for kind in [Kind::Vote, Kind::Truncate, Kind::Purge, Kind::Committed] {
+        bounded(bytes.len(), 0, || State::decode(kind, shared()).is_ok());
+    }
+    bounded(bytes.len(), 0, || record::scan(bytes, 3).records.len());
+    bounded(bytes.len(), 0, || etcd::TxnRequest::decode(bytes).map(|request| convert::txn(request).is_ok()).is_ok());
+    bounded(bytes.len(), 0, || etcd::RangeRequest::decode(bytes).map(|range| convert::range(range).is_ok()).is_ok());
+    bounded(bytes.len(), 0, || etcd::PutRequest::decode(bytes).map(|put| convert::put(put).is_ok()).is_ok());
+    bounded(bytes.len(), 0, || etcd::DeleteRangeRequest::decode(bytes).map(convert::delete).is_ok());
+    bounded(bytes.len(), 0, || etcd::WatchRequest::decode(bytes).is_ok());
+    bounded(bytes.len(), 0, || Frame::decode(bytes).is_ok());
+}
+
+/// The same few bytes over and over, behind some head: the most items for the fewest bytes, and lists in lists.
+#[test]
+fn the_smallest_items_take_no_more_than_the_bound() {
+    let many = 200_000u64;
+    let mut claim = Vec::new();
+    codec::put_u64(&mut claim, many);
+    let heads: [&[u8]; 6] = [&[], &[0], &[0, 0], &[1], &[0, 1, 1], &[1, 1, 1, 1]];
+    // One command, operation, comparison, reply, record of the wire, or the beginning of a transaction in another each.
+    let items: [&[u8]; 16] = [
+        &[0],
+        &[1],
+        &[4, 0],
+        &[2, 0, 0],
+        &[2, 1],
+        &[3, 7],
+        &[1, 0, 0, 0, 0, 0],
+        &[4, 0, 1],
+        &[0, 0, 0, 0, 1, 1],
+        &[3, 128, 0, 0],
+        &[0, 0, 0, 1, 0],
+        &[10, 0],
+        &[18, 0],
+        &[26, 0],
+        &[10, 2, 10, 0],
+        &[18, 2, 26, 0],
+    ];
+    for head in heads {
+        for item in items {
+            for claimed in [&claim[..], &[]] {
+                let all = item.iter().cycle().take(many as usize / 4 * item.len());
+                decode_all(&head.iter().chain(claimed).chain(all).copied().collect::<Vec<u8>>());
+            }
+        }
+    }
+    // Transactions in transactions, each with a claim of its own.
+    let nested = (0..60).fold(vec![0, 1, 1], |mut bytes, _| {
+        bytes.extend(&claim);
+        bytes.extend([0, 0, 0, 0, 1, 0]);
+        bytes
+    });
+    let mut long = nested;
+    long.resize(many as usize * 2, 0);
+    decode_all(&long);
+    println!("at most {} bytes for each byte", MOST.get());
+}
+
 proptest! {
+    #[test]
+    fn the_heap_is_bounded(bytes in prop_oneof![
+        input(entry_bytes()), input(replies_bytes()), input(segment()), input(convert::put_txn(txn()).encode_to_vec()),
+    ]) {
+        decode_all(&bytes);
+    }
+
     #[test]
     fn entries(bytes in input(entry_bytes())) {
         let mut reader = Reader::new(bytes.clone().into());
@@ -178,7 +273,9 @@ proptest! {
         let bytes = changed(valid, &changes);
         let path = dir.path().join("changed.snap");
         std::fs::write(&path, if seal { sealed(bytes) } else { bytes }).unwrap();
-        let _ = SnapshotFile::open(&path).unwrap().read();
+        let file = SnapshotFile::open(&path).unwrap();
+        // The reader has a buffer for any file.
+        let _ = bounded(file.bytes as usize, READ_BYTES, || file.read());
     }
 
     #[test]

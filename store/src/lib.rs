@@ -11,6 +11,8 @@ mod etcd;
 #[cfg(test)]
 mod fuzz;
 mod group;
+#[cfg(test)]
+mod heap;
 mod hub;
 mod limits;
 mod mem;

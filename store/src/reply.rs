@@ -26,16 +26,14 @@ pub fn put_replies(out: &mut Vec<u8>, replies: &[Reply]) {
 }
 
 pub fn replies(from: &mut Reader) -> Result<Vec<Reply>, DecodeError> {
-    let mut replies = Vec::with_capacity(from.len()?);
-    for _ in 0..replies.capacity() {
-        replies.push(match from.u8()? {
+    from.list(|from| {
+        Ok(match from.u8()? {
             1 => Reply::Txn(txn_reply(from, 0)?),
             2 => Reply::Done(Revision(from.u64()?)),
             3 => Reply::Refused(error(from)?),
             tag => return Err(DecodeError::Tag { what: "reply", tag }),
-        });
-    }
-    Ok(replies)
+        })
+    })
 }
 
 fn put_txn_reply(out: &mut Vec<u8>, reply: &TxnReply) {
@@ -74,9 +72,8 @@ fn txn_reply(from: &mut Reader, depth: usize) -> Result<TxnReply, DecodeError> {
         return Err(DecodeError::Range);
     }
     let (succeeded, revision) = (from.u8()? != 0, Revision(from.u64()?));
-    let mut ops = Vec::new();
-    for _ in 0..from.len()? {
-        ops.push(match from.u8()? {
+    let ops = from.list(|from| {
+        Ok(match from.u8()? {
             1 => OpReply::Put { prev: None },
             2 => OpReply::Put { prev: Some(key_value(from)?) },
             3 => OpReply::Delete { deleted: from.u64()?, prev: key_values(from)? },
@@ -88,8 +85,8 @@ fn txn_reply(from: &mut Reader, depth: usize) -> Result<TxnReply, DecodeError> {
             }),
             5 => OpReply::Txn(txn_reply(from, depth + 1)?),
             tag => return Err(DecodeError::Tag { what: "operation reply", tag }),
-        });
-    }
+        })
+    })?;
     Ok(TxnReply { succeeded, revision, ops })
 }
 
@@ -99,11 +96,7 @@ fn put_key_values(out: &mut Vec<u8>, kvs: &[KeyValue]) {
 }
 
 fn key_values(from: &mut Reader) -> Result<Vec<KeyValue>, DecodeError> {
-    let mut kvs = Vec::new();
-    for _ in 0..from.len()? {
-        kvs.push(key_value(from)?);
-    }
-    Ok(kvs)
+    from.list(key_value)
 }
 
 pub fn put_key_value(out: &mut Vec<u8>, kv: &KeyValue) {

@@ -11,7 +11,9 @@ use tonic::{Request, Response, Status};
 type Answer<T> = Result<Response<T>, Status>;
 
 /// etcd's `--max-request-bytes`.
-const MAX_REQUEST_BYTES: usize = limits::MAX_VALUE_BYTES;
+pub const MAX_REQUEST_BYTES: usize = limits::MAX_VALUE_BYTES;
+/// What is not even decoded, which would take many times its length (etcd's bound).
+pub const MAX_MESSAGE: usize = MAX_REQUEST_BYTES + (512 << 10);
 
 fn check_size(request: &impl Message) -> Result<(), Status> {
     let size = request.encoded_len();

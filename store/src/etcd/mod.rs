@@ -17,7 +17,6 @@ mod watch;
 
 use crate::api::Revision;
 use crate::group::{Handle, Serving};
-use crate::peer::MAX_MESSAGE;
 use crate::proto::etcd::{self, ResponseHeader};
 
 pub use inquiry::{MemberStatus, member_status};
@@ -75,7 +74,7 @@ impl EtcdServices {
         let face = Face { store, handle };
         Self {
             kv: KvServer::new(face.clone())
-                .max_decoding_message_size(MAX_MESSAGE)
+                .max_decoding_message_size(kv::MAX_MESSAGE)
                 .max_encoding_message_size(usize::MAX),
             watch: WatchServer::new(face.clone()).max_encoding_message_size(usize::MAX),
             lease: LeaseServer::new(face.clone()),

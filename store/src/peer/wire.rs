@@ -28,10 +28,7 @@ pub fn append(body: Bytes) -> Result<AppendEntriesRequest<TypeConfig>, DecodeErr
     let vote = types::vote(&mut from)?;
     let prev_log_id = option(&mut from, log_id)?;
     let leader_commit = option(&mut from, log_id)?;
-    let mut entries = Vec::with_capacity(from.len()?);
-    for _ in 0..entries.capacity() {
-        entries.push(types::entry(&mut from)?);
-    }
+    let entries = from.list(types::entry)?;
     from.end()?;
     Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
 }
