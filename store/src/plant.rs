@@ -15,6 +15,29 @@ pub enum Plant {
     EarlyFsync,
     /// A snapshot lacks the newest revision that it claims to hold.
     OldSnapshot,
+    /// A snapshot does not say who belongs to the group.
+    ForgottenMembers,
+    /// A new member gets the highest number that is free now.
+    ReusedNumber,
+    /// A revoked lease leaves a key behind.
+    HalfRevoked,
+    /// Leases do not run out.
+    EternalLease,
+    /// A leader that leads again goes on counting where it stopped.
+    OldDeadlines,
+    /// A leader renews leases although no majority follows it any more.
+    DeposedRenewal,
+    /// A lease that has run out is renewed while it is being revoked.
+    LateRenewal,
+    /// A deposed leader has its successor revoke what has run out for itself.
+    DeposedExpiry,
+    /// A member whose disk is full takes writes.
+    FullDiskIgnored,
+    /// A leader whose disk is full goes on leading.
+    FullDiskLeads,
+    /// A member does not see that there is space again.
+    #[cfg(test)]
+    FullDiskForever,
 }
 
 /// Whether the simulation that this runs in has planted it.

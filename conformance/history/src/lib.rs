@@ -4,8 +4,10 @@
 //! It has a model of the map of its own and shares no code with the store. Pure: whoever records brings the times, which
 //! only have to be ordered.
 
+mod asker;
 mod describe;
 mod hashes;
+mod leases;
 mod model;
 mod order;
 mod record;
@@ -15,12 +17,13 @@ mod tests;
 mod traces;
 mod watches;
 
+pub use asker::{Asker, Dice, SECOND, everything};
 pub use describe::describe;
 pub use hashes::{HashSample, check_hashes};
 pub use model::{Model, Version};
 pub use record::{
-    Batch, Condition, End, Event, History, KeyValue, Op, Operation, Outcome, Reply, Request, Session, Span, Target,
-    Txn, Watch,
+    Batch, Condition, End, Event, History, KeyValue, LeaseRequest, Op, Operation, Outcome, Reply, Request, Session,
+    Span, Target, Txn, Watch,
 };
 pub use replay::{Explained, check};
 
@@ -52,6 +55,25 @@ pub enum Violation {
     Forgotten {
         requested: u64,
         oldest: u64,
+    },
+    /// A lease's keys went before its time had passed since it was granted or renewed last, and nobody revoked it.
+    RanOutEarly {
+        lease: u64,
+        revision: u64,
+        seen: u64,
+        until: u64,
+    },
+    /// A key is there although its lease was revoked.
+    Survived {
+        lease: u64,
+        revision: u64,
+        key: String,
+    },
+    /// Said not to exist although it was granted, had time left, and nobody revoked it.
+    LeaseDenied {
+        operation: usize,
+        lease: u64,
+        until: u64,
     },
     Watch {
         watch: usize,

@@ -30,6 +30,31 @@ pub enum Request {
         /// May be of any age.
         serializable: bool,
     },
+    Lease(LeaseRequest),
+}
+
+/// What is asked of a lease. Nobody gives a number twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseRequest {
+    Grant {
+        lease: u64,
+        /// In the unit of the times.
+        ttl: u64,
+    },
+    Renew {
+        lease: u64,
+    },
+    Revoke {
+        lease: u64,
+    },
+}
+
+impl LeaseRequest {
+    pub fn lease(&self) -> u64 {
+        match self {
+            Self::Grant { lease, .. } | Self::Renew { lease } | Self::Revoke { lease } => *lease,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +65,10 @@ pub enum Outcome {
         succeeded: bool,
         replies: Vec<Reply>,
     },
+    /// The lease has all of its time again.
+    Renewed,
+    /// There is no such lease, or it has no time left.
+    NoLease,
     /// Certainly without effect.
     Refused,
     Compacted {
@@ -71,7 +100,12 @@ pub enum Target {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    Put { key: String, value: String },
+    Put {
+        key: String,
+        value: String,
+        /// The key goes when it does; 0 = none.
+        lease: u64,
+    },
     Delete(Span),
     Get(Span),
 }
@@ -111,6 +145,8 @@ pub struct KeyValue {
     pub created: u64,
     pub modified: u64,
     pub version: u64,
+    /// 0 = none.
+    pub lease: u64,
 }
 
 /// Everything that one watcher was ever told, over all its connections.

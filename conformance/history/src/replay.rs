@@ -1,9 +1,10 @@
 //! Replays a history in the order of its revisions. Every acknowledged write says which revision it is, so only writes of
 //! unknown outcome have to be searched for, and only where a revision has no acknowledged writer.
 
+use crate::leases::Leases;
 use crate::model::{Model, Ran};
 use crate::order::Order;
-use crate::record::{Event, History, Op, Operation, Outcome, Reply, Request, Span};
+use crate::record::{Event, History, LeaseRequest, Op, Operation, Outcome, Reply, Request, Span};
 use crate::traces::Traces;
 use crate::watches::{self, Told};
 use crate::{Violation, WatchFault};
@@ -20,6 +21,8 @@ pub struct Explained {
     pub model: Model,
     /// Which writes of unknown outcome were done.
     pub unknown_done: Vec<usize>,
+    /// How many revisions are the end of a lease that no revocation is known to have made.
+    pub expired: usize,
 }
 
 /// Whether the history is one of a correct store that was empty, at revision 1, when it began.
@@ -27,8 +30,8 @@ pub fn check(history: &History) -> Result<Explained, Violation> {
     let told = watches::gather(history)?;
     let order = Order::new(history);
     let facts = Facts::gather(history, &order)?;
-    let traces = Traces::gather(history);
-    Search { history, told, order, facts, traces, steps: 0, worst: None }.run()
+    let (traces, leases) = (Traces::gather(history), Leases::gather(history)?);
+    Search { history, told, order, facts, traces, leases, steps: 0, worst: None }.run()
 }
 
 /// Operations by where they stand in the history.
@@ -40,6 +43,8 @@ struct Facts {
     reads: BTreeMap<u64, Vec<usize>>,
     /// Answered reads of the past, by the revision that they asked for.
     past: BTreeMap<u64, Vec<usize>>,
+    /// The leases that were gone at a revision, by an acknowledged revocation.
+    revoked: BTreeMap<u64, Vec<u64>>,
     /// Writes of unknown outcome, in the order in which they were sent.
     unknown: Vec<usize>,
 }
@@ -56,14 +61,14 @@ impl Facts {
                 Outcome::Compacted { oldest } => {
                     let requested = match operation.request {
                         Request::Read { at: Some(at), .. } => at,
-                        Request::Read { at: None, .. } | Request::Txn(_) => u64::MAX,
+                        Request::Read { at: None, .. } | Request::Txn(_) | Request::Lease(_) => u64::MAX,
                     };
                     if *oldest <= requested || *oldest > history.compacted_to {
                         return Err(Violation::Forgotten { requested, oldest: *oldest });
                     }
                 }
                 Outcome::Unknown if matches!(operation.request, Request::Txn(_)) => facts.unknown.push(number),
-                Outcome::Unknown | Outcome::Refused => {}
+                Outcome::Unknown | Outcome::Refused | Outcome::Renewed | Outcome::NoLease => {}
             }
         }
         facts.unknown.sort_by_key(|number| history.operations[*number].sent);
@@ -87,6 +92,9 @@ impl Facts {
         if late {
             return Err(Violation::BackInTime { operation: number, revision, seen_before });
         }
+        if let Request::Lease(LeaseRequest::Revoke { lease }) = operation.request {
+            self.revoked.entry(revision).or_default().push(lease);
+        }
         if let Request::Read { at: Some(at), .. } = operation.request {
             self.past.entry(at).or_default().push(number);
         } else if !wrote {
@@ -104,12 +112,22 @@ fn wrote(request: &Request, succeeded: bool, replies: &[Reply]) -> bool {
         || replies.iter().any(|reply| matches!(reply, Reply::Deleted(1..)))
 }
 
-/// A revision that an unknown write was put at, and what to go back to.
+/// A revision that nobody was told to have written, what was put there, and what to go back to.
 struct Choice {
     revision: u64,
     before: Model,
-    /// The place in `unknown` of the one that was taken.
-    taken: usize,
+    taken: Taken,
+    /// Where among what may be put there to go on.
+    next: usize,
+}
+
+/// What may have made a revision that nobody was told to have written.
+#[derive(Clone, Copy)]
+enum Taken {
+    /// The end of a lease.
+    End(u64),
+    /// The write of unknown outcome in this place of `unknown`.
+    Unknown(usize),
 }
 
 struct Search<'a> {
@@ -118,6 +136,7 @@ struct Search<'a> {
     order: Order,
     facts: Facts,
     traces: Traces<'a>,
+    leases: Leases,
     steps: usize,
     /// What went wrong at the newest revision that was reached.
     worst: Option<(u64, Violation)>,
@@ -129,9 +148,9 @@ impl Search<'_> {
         let mut model = Model::default();
         let mut used = vec![false; self.facts.unknown.len()];
         let mut choices: Vec<Choice> = Vec::new();
-        self.reads(1, &model)?;
+        self.reads(1, &mut model)?;
         let mut revision = 2;
-        // Where in `unknown` to go on looking, after going back.
+        // Where to go on looking, after going back.
         let mut from = 0;
         while revision <= newest {
             let stepped = match self.facts.writes.get(&revision).copied() {
@@ -149,13 +168,19 @@ impl Search<'_> {
                     let Some(choice) = choices.pop() else {
                         return Err(self.worst.expect("it was set right above").1);
                     };
-                    used[choice.taken] = false;
-                    (revision, model, from) = (choice.revision, choice.before, choice.taken + 1);
+                    if let Taken::Unknown(unknown) = choice.taken {
+                        used[unknown] = false;
+                    }
+                    (revision, model, from) = (choice.revision, choice.before, choice.next);
                 }
             }
         }
+        let expired =
+            choices.iter().filter(|choice| matches!(choice.taken, Taken::End(lease) if !self.leases.is_revoked(lease)));
+        let expired = expired.count();
         let done = self.facts.unknown.iter().zip(used).filter(|(_, used)| *used);
-        Ok(Explained { revision: newest, model, unknown_done: done.map(|(number, _)| *number).collect() })
+        let unknown_done = done.map(|(number, _)| *number).collect();
+        Ok(Explained { revision: newest, model, unknown_done, expired })
     }
 
     /// Takes the acknowledged write of `revision`.
@@ -165,6 +190,10 @@ impl Search<'_> {
         else {
             return Ok(());
         };
+        if model.misses_lease(txn) {
+            let (expected, found) = ("a lease that is gone".into(), format!("{succeeded} {replies:?}"));
+            return Err(Violation::WrongAnswer { operation: number, expected, found });
+        }
         let ran = model.run(txn, revision);
         same_answer(number, &ran, *succeeded, replies)?;
         if ran.events.is_empty() {
@@ -173,7 +202,7 @@ impl Search<'_> {
         self.observed(revision, model, &ran.events)
     }
 
-    /// Finds a write of unknown outcome for a revision without a known writer.
+    /// Finds what may have made a revision without a known writer: the end of a lease, or a write of unknown outcome.
     fn fill(
         &mut self,
         revision: u64,
@@ -183,38 +212,63 @@ impl Search<'_> {
         choices: &mut Vec<Choice>,
     ) -> Result<(), Violation> {
         let mut why = Violation::Unexplained { revision };
-        for (taken, unknown) in self.facts.unknown.iter().enumerate().skip(from) {
-            let operation = &self.history.operations[*unknown];
-            if operation.sent >= self.order.first_seen(revision) {
+        let ends = model.leases().into_iter().map(Taken::End);
+        let candidates = ends.chain((0..self.facts.unknown.len()).map(Taken::Unknown));
+        for (place, taken) in candidates.enumerate().skip(from) {
+            if matches!(taken, Taken::Unknown(unknown) if self.sent(unknown) >= self.order.first_seen(revision)) {
                 break;
             }
-            if used[taken] || self.order.seen_before(operation.sent) >= revision {
+            if matches!(taken, Taken::Unknown(unknown) if used[unknown] || self.order.seen_before(self.sent(unknown)) >= revision)
+            {
                 continue;
             }
-            let Request::Txn(txn) = &operation.request else { continue };
             self.steps += 1;
             if self.steps > MOST_STEPS {
                 return Err(Violation::Undecided { steps: self.steps });
             }
             let mut after = model.clone();
-            let ran = after.run(txn, revision);
-            if ran.events.is_empty() || !self.traces.allow(revision, &ran.events) {
+            let Some(events) = self.take(taken, revision, &mut after) else { continue };
+            if events.is_empty() || !self.traces.allow(revision, &events) {
                 continue;
             }
-            match self.observed(revision, &after, &ran.events) {
+            let fits = self.observed(revision, &mut after, &events).and_then(|()| match taken {
+                Taken::End(lease) => self.leases.ends(lease, revision, &self.order),
+                Taken::Unknown(_) => Ok(()),
+            });
+            match fits {
                 Ok(()) => {
-                    used[taken] = true;
-                    choices.push(Choice { revision, before: std::mem::replace(model, after), taken });
+                    if let Taken::Unknown(unknown) = taken {
+                        used[unknown] = true;
+                    }
+                    let before = std::mem::replace(model, after);
+                    choices.push(Choice { revision, before, taken, next: place + 1 });
                     return Ok(());
                 }
-                Err(violation) => why = violation,
+                // That it was too early says more than that it was not something else.
+                Err(violation) if !matches!(why, Violation::RanOutEarly { .. }) => why = violation,
+                Err(_) => {}
             }
         }
         Err(why)
     }
 
+    fn sent(&self, unknown: usize) -> u64 {
+        self.history.operations[self.facts.unknown[unknown]].sent
+    }
+
+    /// Does it to the model; `None`: it cannot be done.
+    fn take(&self, taken: Taken, revision: u64, model: &mut Model) -> Option<Vec<Event>> {
+        match taken {
+            Taken::End(lease) => Some(model.end(lease, revision)),
+            Taken::Unknown(unknown) => match &self.history.operations[self.facts.unknown[unknown]].request {
+                Request::Txn(txn) if !model.misses_lease(txn) => Some(model.run(txn, revision).events),
+                Request::Txn(_) | Request::Read { .. } | Request::Lease(_) => None,
+            },
+        }
+    }
+
     /// Whether everything that was seen of `revision` fits.
-    fn observed(&self, revision: u64, model: &Model, events: &[Event]) -> Result<(), Violation> {
+    fn observed(&self, revision: u64, model: &mut Model, events: &[Event]) -> Result<(), Violation> {
         for (watch, told) in self.told.iter().enumerate() {
             if told.covers(revision) && !told.agrees(revision, events) {
                 return Err(Violation::Watch { watch, revision, fault: WatchFault::Content });
@@ -224,7 +278,13 @@ impl Search<'_> {
     }
 
     /// Whether what was read at `revision`, then or later, is what the model holds.
-    fn reads(&self, revision: u64, model: &Model) -> Result<(), Violation> {
+    fn reads(&self, revision: u64, model: &mut Model) -> Result<(), Violation> {
+        for lease in self.facts.revoked.get(&revision).into_iter().flatten() {
+            // Its keys went with this revision or before.
+            if let Some(event) = model.end(*lease, revision).into_iter().next() {
+                return Err(Violation::Survived { lease: *lease, revision, key: event.key });
+            }
+        }
         let now = self.facts.reads.get(&revision).into_iter().flatten();
         for number in now.chain(self.facts.past.get(&revision).into_iter().flatten()) {
             let operation = &self.history.operations[*number];
@@ -233,6 +293,7 @@ impl Search<'_> {
                 Request::Read { span, .. } => got(model, span),
                 // One that wrote nothing is run for its answer only.
                 Request::Txn(txn) => model.clone().run(txn, revision),
+                Request::Lease(_) => continue,
             };
             same_answer(*number, &ran, *succeeded, replies)?;
         }

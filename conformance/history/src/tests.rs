@@ -3,7 +3,7 @@
 use super::*;
 
 fn put(key: &str, value: &str) -> Txn {
-    Txn { then: vec![Op::Put { key: key.into(), value: value.into() }], ..Txn::default() }
+    Txn { then: vec![Op::Put { key: key.into(), value: value.into(), lease: 0 }], ..Txn::default() }
 }
 
 fn operation(times: (u64, u64), request: Request, outcome: Outcome) -> Operation {
@@ -20,7 +20,7 @@ fn unknown(sent: u64, key: &str, value: &str) -> Operation {
 }
 
 fn kv(key: &str, value: &str, created: u64, modified: u64, version: u64) -> KeyValue {
-    KeyValue { key: key.into(), value: value.into(), created, modified, version }
+    KeyValue { key: key.into(), value: value.into(), created, modified, version, lease: 0 }
 }
 
 fn reading(times: (u64, u64), at: Option<u64>, serializable: bool, revision: u64, kvs: Vec<KeyValue>) -> Operation {
@@ -284,4 +284,90 @@ fn members_that_differ_at_one_revision() {
     assert_eq!(check_hashes(&[sample(1, 5, 7), sample(2, 6, 8), sample(3, 5, 7)]), Ok(()));
     let differ = [sample(1, 5, 7), sample(2, 6, 8), sample(3, 5, 9)];
     assert_eq!(check_hashes(&differ), Err(Violation::Diverged { revision: 5, members: [1, 3] }));
+}
+
+fn leased(times: (u64, u64), request: LeaseRequest, outcome: Outcome) -> Operation {
+    operation(times, Request::Lease(request), outcome)
+}
+
+fn done(revision: u64) -> Outcome {
+    Outcome::Done { revision, succeeded: true, replies: vec![] }
+}
+
+/// Two leases of 100 with a key each: the first is renewed and runs out, the second is revoked. A third has no keys.
+fn leases() -> History {
+    let put = |times, key: &str, lease, revision| {
+        let put = Op::Put { key: key.into(), value: "v".into(), lease };
+        let done = Outcome::Done { revision, succeeded: true, replies: vec![Reply::Put] };
+        operation(times, Request::Txn(Txn { then: vec![put], ..Txn::default() }), done)
+    };
+    let with = |lease, kv: KeyValue| KeyValue { lease, ..kv };
+    let (a, b) = (with(1, kv("a", "v", 2, 2, 1)), with(2, kv("b", "v", 3, 3, 1)));
+    let operations = vec![
+        leased((0, 5), LeaseRequest::Grant { lease: 1, ttl: 100 }, done(1)),
+        leased((0, 5), LeaseRequest::Grant { lease: 2, ttl: 100 }, done(1)),
+        leased((0, 5), LeaseRequest::Grant { lease: 3, ttl: 100 }, done(1)),
+        put((10, 20), "a", 1, 2),
+        put((21, 30), "b", 2, 3),
+        leased((40, 50), LeaseRequest::Renew { lease: 1 }, Outcome::Renewed),
+        read((51, 60), 3, vec![a, b.clone()]),
+        leased((61, 70), LeaseRequest::Revoke { lease: 2 }, done(4)),
+        leased((61, 70), LeaseRequest::Revoke { lease: 3 }, done(4)),
+        leased((71, 80), LeaseRequest::Renew { lease: 2 }, Outcome::NoLease),
+        read((140, 150), 5, vec![]),
+        leased((151, 160), LeaseRequest::Renew { lease: 1 }, Outcome::NoLease),
+    ];
+    History { operations, ..History::default() }
+}
+
+#[test]
+fn leases_end_when_they_may_and_their_keys_with_them() {
+    assert_eq!(check(&leases()).map(|explained| explained.revision), Ok(5));
+    let refused = |name: &str, breaks: &dyn Fn(&mut History), expect: Violation| {
+        let mut history = leases();
+        breaks(&mut history);
+        assert_eq!(check(&history), Err(expect), "{name}");
+    };
+    refused(
+        "it ran out too early",
+        &|h| h.operations[10].ended = 139,
+        Violation::RanOutEarly { lease: 1, revision: 5, seen: 139, until: 140 },
+    );
+    refused(
+        "it ran out although a renewal was acknowledged",
+        &|h| h.operations[11].outcome = Outcome::Renewed,
+        Violation::RanOutEarly { lease: 1, revision: 5, seen: 150, until: 251 },
+    );
+    refused(
+        "it is denied while it has time",
+        &|h| {
+            h.operations[11].sent = 130;
+            h.operations[11].ended = 139;
+        },
+        Violation::LeaseDenied { operation: 11, lease: 1, until: 140 },
+    );
+    refused(
+        "its key is there after it was revoked",
+        &|h| {
+            h.operations.remove(10);
+            h.operations[7].outcome = done(3);
+            h.operations[8].outcome = done(3);
+        },
+        Violation::Survived { lease: 2, revision: 3, key: "b".into() },
+    );
+    refused(
+        "a key is put to it after it was revoked",
+        &|h| {
+            let late = Op::Put { key: "c".into(), value: "v".into(), lease: 3 };
+            let put = Request::Txn(Txn { then: vec![late], ..Txn::default() });
+            let replied = Outcome::Done { revision: 5, succeeded: true, replies: vec![Reply::Put] };
+            h.operations[10] = operation((140, 150), put, replied);
+        },
+        Violation::WrongAnswer { operation: 10, expected: "a lease that is gone".into(), found: "true [Put]".into() },
+    );
+    // One whose fate is not known may have been done: it explains what would be too early.
+    let mut history = leases();
+    history.operations[10].ended = 130;
+    history.operations[11] = leased((100, u64::MAX), LeaseRequest::Revoke { lease: 1 }, Outcome::Unknown);
+    assert_eq!(check(&history).map(|explained| explained.revision), Ok(5));
 }

@@ -19,7 +19,7 @@ impl<'a> Traces<'a> {
         for operation in &history.operations {
             if let Request::Txn(txn) = &operation.request {
                 for op in txn.then.iter().chain(&txn.otherwise) {
-                    if let Op::Put { key, value } = op {
+                    if let Op::Put { key, value, .. } = op {
                         *traces.writers.entry((key, value)).or_insert(0) += 1;
                     }
                 }

@@ -2,34 +2,16 @@
 //! answers. They decide nothing about whether an answer is right.
 
 use crate::dice::Dice;
-use crate::record::{Record, from_batch, from_range, from_reply, to_range, to_txn, value};
-use gantry_history::{Condition, End, Op, Operation, Outcome, Reply, Request, Session, Span, Target, Txn, Watch};
+use crate::record::{HEAVY, Record, from_batch, from_range, from_reply, to_range, to_txn};
+use gantry_history::{Asker, Dice as _, End, Operation, Outcome, Request, Session, Span, Watch, everything};
 use gantry_store::{RangeRequest, RemoteStore, Revision, Store, StoreError, WatchRequest};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-const KEYS: u64 = 6;
 /// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a watcher hears nothing before it asks how far the member is.
 const QUIET: Duration = Duration::from_millis(50);
-
-pub fn everything() -> Span {
-    Span { start: "k".into(), end: Some("l".into()) }
-}
-
-fn key(dice: &mut Dice) -> String {
-    format!("k{}", dice.below(KEYS))
-}
-
-fn some_span(dice: &mut Dice) -> Span {
-    if dice.percent(60) {
-        return Span::key(key(dice));
-    }
-    let (a, b) = (dice.below(KEYS), dice.below(KEYS));
-    Span { start: format!("k{}", a.min(b)), end: Some(format!("k{}", a.max(b) + 1)) }
-}
 
 /// Ways to the members: whichever answers first, then each alone.
 #[derive(Clone)]
@@ -57,15 +39,12 @@ pub struct Client {
     ways: Ways,
     dice: Dice,
     number: usize,
-    written: u64,
-    /// A key's newest version as this client knows it: its revision and value.
-    known: BTreeMap<String, (u64, String)>,
-    newest: u64,
+    asker: Asker,
 }
 
 impl Client {
     pub fn new(record: Arc<Record>, ways: Ways, dice: Dice, number: usize) -> Self {
-        Self { record, ways, dice, number, written: 0, known: BTreeMap::new(), newest: 1 }
+        Self { record, ways, dice, number, asker: Asker::new(number, None) }
     }
 
     pub async fn run(mut self) {
@@ -76,7 +55,8 @@ impl Client {
                 self.compact(&way).await;
                 continue;
             }
-            let request = self.request();
+            self.asker.mark = if self.record.is_heavy() && self.dice.percent(60) { HEAVY } else { "" };
+            let request = self.asker.request(&mut self.dice);
             if self.ask(&way, member, request).await == Outcome::Unknown {
                 // Writes of unknown outcome are what the checker has to search for.
                 tokio::time::sleep(Duration::from_millis(200)).await;
@@ -84,77 +64,14 @@ impl Client {
         }
     }
 
-    fn put(&mut self, key: String) -> Op {
-        self.written += 1;
-        let heavy = self.record.is_heavy() && self.dice.percent(60);
-        Op::Put { key, value: value(self.number, self.written, heavy) }
-    }
-
-    fn condition(&mut self) -> Condition {
-        let key = key(&mut self.dice);
-        let target = match self.known.get(&key) {
-            Some((_, value)) if self.dice.percent(40) => Target::Value(value.clone()),
-            Some((modified, _)) => Target::Modified(*modified),
-            None => Target::Modified(0),
-        };
-        Condition { key, target }
-    }
-
-    fn request(&mut self) -> Request {
-        let read = |span, at, serializable| Request::Read { span, at, serializable };
-        let mut txn = Txn::default();
-        match self.dice.below(100) {
-            0..27 => {
-                let key = key(&mut self.dice);
-                txn.then.push(self.put(key));
-            }
-            27..35 => txn.then.push(Op::Delete(some_span(&mut self.dice))),
-            35..52 => {
-                let condition = self.condition();
-                txn.then.push(self.put(condition.key.clone()));
-                txn.otherwise.push(Op::Get(Span::key(condition.key.clone())));
-                txn.conditions.push(condition);
-            }
-            52..64 => {
-                txn.conditions = (0..self.dice.below(3)).map(|_| self.condition()).collect();
-                let first = self.dice.below(KEYS - 1);
-                let (one, other) = (self.put(format!("k{first}")), self.put(format!("k{}", first + 1)));
-                txn.then = vec![one, Op::Get(everything()), other];
-                txn.otherwise = vec![Op::Delete(Span::key(key(&mut self.dice))), Op::Get(everything())];
-            }
-            64..82 => return read(some_span(&mut self.dice), None, false),
-            82..92 => return read(everything(), None, true),
-            _ => return read(everything(), Some(self.dice.between(1, self.newest + 1)), false),
-        }
-        Request::Txn(txn)
-    }
-
     async fn ask(&mut self, way: &RemoteStore, member: u64, request: Request) -> Outcome {
         let outcome = ask(&self.record, way, (self.number, member), request.clone()).await;
-        self.learn(&request, &outcome);
+        self.asker.learn(&request, &outcome);
         outcome
     }
 
-    fn learn(&mut self, request: &Request, outcome: &Outcome) {
-        let Outcome::Done { revision, succeeded, replies } = outcome else { return };
-        self.newest = self.newest.max(*revision);
-        let got = replies.iter().filter_map(|reply| if let Reply::Got(kvs) = reply { Some(kvs) } else { None });
-        for kv in got.flatten() {
-            self.known.insert(kv.key.clone(), (kv.modified, kv.value.clone()));
-        }
-        if let Request::Txn(Txn { then, .. }) = request
-            && *succeeded
-        {
-            for op in then {
-                if let Op::Put { key, value } = op {
-                    self.known.insert(key.clone(), (*revision, value.clone()));
-                }
-            }
-        }
-    }
-
     async fn compact(&mut self, way: &RemoteStore) {
-        let revision = self.newest.saturating_sub(self.dice.below(60)).max(1);
+        let revision = self.asker.compaction(60, &mut self.dice);
         self.record.write(|history| history.compacted_to = history.compacted_to.max(revision));
         // Whether it is done shows in what is refused later.
         let _ = tokio::time::timeout(PATIENCE, way.compact(Revision(revision))).await;
@@ -170,6 +87,7 @@ pub async fn ask(record: &Record, way: &RemoteStore, (client, member): (usize, u
                 let replies = reply.ops.into_iter().map(from_reply).collect();
                 (reply.revision.0, reply.succeeded, replies)
             }),
+            Request::Lease(_) => unreachable!("no client here has leases"),
             Request::Read { span, at, serializable } => {
                 let revision = at.map(Revision);
                 let range = RangeRequest { revision, serializable: *serializable, ..to_range(span) };
@@ -192,7 +110,7 @@ pub async fn ask(record: &Record, way: &RemoteStore, (client, member): (usize, u
 pub async fn watch(record: Arc<Record>, (way, member): (RemoteStore, u64), mut dice: Dice) {
     let mut newest = 1;
     while !record.over() {
-        let span = if dice.percent(70) { everything() } else { some_span(&mut dice) };
+        let span = if dice.percent(70) { everything() } else { dice.span() };
         let asked = (span, dice.percent(50));
         let number = begin(&record, &asked);
         let mut next = dice.between(newest / 2 + 1, newest + 2);

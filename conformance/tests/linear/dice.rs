@@ -1,6 +1,8 @@
 //! Numbers that follow from a seed (SplitMix64). The seed fixes what is asked and done to the members; threads, the network
 //! and disks still make every run its own.
 
+use gantry_history::Dice as _;
+
 pub struct Dice(u64);
 
 impl Dice {
@@ -19,21 +21,15 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-
-    pub fn between(&mut self, from: u64, end: u64) -> u64 {
-        from + self.below(end.saturating_sub(from))
-    }
-
-    pub fn percent(&mut self, chance: u64) -> bool {
-        self.below(100) < chance
-    }
-
     pub fn shuffle<T>(&mut self, all: &mut [T]) {
         for i in (1..all.len()).rev() {
             all.swap(i, self.below(i as u64 + 1) as usize);
         }
+    }
+}
+
+impl gantry_history::Dice for Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
     }
 }

@@ -4,6 +4,7 @@
 use crate::dice::Dice;
 use anyhow::{Context, bail, ensure};
 use gantry_conformance::{Etcdctl, Machine, namespace, storebench, tools, wait_for};
+use gantry_history::Dice as _;
 use gantry_store::{MemberStatus, RemoteStore, StoreTls, member_status};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject;

@@ -5,6 +5,7 @@ use crate::dice::Dice;
 use crate::group::{Group, MEMBERS, ON_SMALL_DISK};
 use crate::record::Record;
 use anyhow::Context;
+use gantry_history::Dice as _;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// What a heavy value carries after its name, so that disks fill.
 const BALLAST: usize = 32 << 10;
-const HEAVY: char = 'h';
+pub const HEAVY: &str = "h";
 
 /// What everybody who asks or watches writes down.
 pub struct Record {
@@ -77,11 +77,6 @@ impl Record {
     }
 }
 
-/// A value that nobody else writes.
-pub fn value(client: usize, number: u64, heavy: bool) -> String {
-    if heavy { format!("{client}.{number}{HEAVY}") } else { format!("{client}.{number}") }
-}
-
 fn to_value(name: &str) -> Bytes {
     let mut bytes = name.as_bytes().to_vec();
     if name.ends_with(HEAVY) {
@@ -107,7 +102,7 @@ pub fn to_txn(txn: &Txn) -> api::Txn {
         Target::Value(value) => Compare::has_value(condition.key.clone(), to_value(value)),
     };
     let op = |op: &Op| match op {
-        Op::Put { key, value } => api::Op::put(key.clone(), to_value(value)),
+        Op::Put { key, value, .. } => api::Op::put(key.clone(), to_value(value)),
         Op::Delete(span) => {
             let RangeRequest { start, end, .. } = to_range(span);
             api::Op::Delete(api::Delete { start, end, prev_kv: false })
@@ -146,6 +141,7 @@ fn from_kv(kv: &api::KeyValue) -> KeyValue {
         created: kv.create_revision.0,
         modified: kv.mod_revision.0,
         version: kv.version,
+        lease: kv.lease.0.cast_unsigned(),
     }
 }
 

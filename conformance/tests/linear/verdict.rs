@@ -1,11 +1,13 @@
 //! What must hold when everything is well again: the members come to rest in one state, and everything that was recorded has
 //! one explanation. It also proves on a changed copy of the record that a wrong one would have been refused.
 
-use crate::clients::{Ways, ask, everything, watch_whole};
+use crate::clients::{Ways, ask, watch_whole};
 use crate::group::{Group, MEMBERS};
-use crate::record::{Record, value};
+use crate::record::Record;
 use anyhow::{Context, bail, ensure};
-use gantry_history::{HashSample, History, Op, Outcome, Reply, Request, Txn, Violation, check, check_hashes, describe};
+use gantry_history::{
+    HashSample, History, Op, Outcome, Reply, Request, Txn, Violation, check, check_hashes, describe, everything,
+};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,7 +31,7 @@ impl Verdict {
     pub async fn gather(group: &mut Group, record: &Record, ways: &Ways, seed: u64) -> anyhow::Result<Self> {
         rest(group).await.with_context(|| group.tails())?;
         for (at, way) in ways.each.iter().enumerate() {
-            let put = Op::Put { key: format!("k{at}"), value: value(LAST_CLIENT, at as u64, false) };
+            let put = Op::Put { key: format!("k{at}"), value: format!("{LAST_CLIENT}.{at}"), lease: 0 };
             let write = Request::Txn(Txn { then: vec![put], ..Txn::default() });
             let read = Request::Read { span: everything(), at: None, serializable: false };
             for request in [write, read] {

@@ -275,6 +275,11 @@ impl Group {
     }
 
     #[cfg(test)]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    #[cfg(test)]
     pub fn has_snapshot(&self) -> bool {
         self.handle.snapshots.current().is_some()
     }

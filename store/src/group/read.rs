@@ -2,13 +2,16 @@
 //! revision and waits until it has applied as much.
 
 use super::clock::boottime_ms;
-use super::lessor::{Moment, Standing};
+use super::lessor::{LEADS_FOR_MS, Moment, Standing};
 use super::{Handle, PATIENCE, RETRY};
 use crate::api::{LeaseId, Revision, StoreError};
 use crate::peer::ForwardError;
 use crate::plant::{Plant, planted};
+use openraft::Instant;
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{LinearizableReadError, RaftError};
 use openraft::raft::ReadPolicy;
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -77,8 +80,7 @@ impl Handle {
 
     /// How a lease stands, after renewing it if so asked: here or with the leader.
     pub async fn lease(&self, id: LeaseId, renew: bool) -> Result<Standing, StoreError> {
-        let here = || std::future::ready(self.lease_here(id, renew));
-        self.ask(here, |leader| self.peers.lease(leader, id, renew)).await
+        self.ask(|| self.lease_here(id, renew), |leader| self.peers.lease(leader, id, renew)).await
     }
 
     /// Asks here and then whoever leads, until patience ends. Only for what may be asked twice.
@@ -110,12 +112,28 @@ impl Handle {
     }
 
     /// How a lease stands, if this member leads.
-    pub fn lease_here(&self, id: LeaseId, renew: bool) -> Result<Standing, ReadError> {
-        if !self.raft.is_leader() {
+    pub async fn lease_here(&self, id: LeaseId, renew: bool) -> Result<Standing, ReadError> {
+        let planted = planted(Plant::DeposedRenewal) && self.raft.is_leader();
+        if !self.leads_still() && !planted {
             return Err(ReadError::NotLeader(self.metrics().current_leader));
         }
-        let standing = self.hub.look(|state| self.lessor.look(self.moment(), state, id, renew));
-        standing.ok_or(ReadError::Store(StoreError::NoLease(id)))
+        let look = || self.hub.look(|state| self.lessor.look(self.moment(), state, id, renew));
+        if let Some(standing) = look() {
+            return Ok(standing);
+        }
+        // It may be newer than what this member has applied, or granted by another leader: a round tells.
+        self.read_index_here().await?;
+        look().ok_or(ReadError::Store(StoreError::NoLease(id)))
+    }
+
+    /// Whether this member leads, and a majority said so less than [`LEADS_FOR_MS`] ago.
+    fn leads_still(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let alone = || metrics.membership_config.membership().voter_ids().eq([self.member]);
+        let heard =
+            || metrics.last_quorum_acked.is_some_and(|acked| acked.elapsed() < Duration::from_millis(LEADS_FOR_MS));
+        metrics.state.is_leader() && (alone() || heard())
     }
 
     /// The leases that have run out, if this member leads.

@@ -3,6 +3,7 @@
 
 use super::Handle;
 use crate::api::StoreError;
+use crate::plant::{Plant, planted};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +20,11 @@ fn successor(member: u64, voters: impl IntoIterator<Item = u64>, last: u64, has:
 impl Handle {
     /// Whether this member takes writes. One that does not lead would pass them on, but not hear what became of them.
     pub fn check_disk(&self) -> Result<(), StoreError> {
-        if self.wal.is_full() { Err(StoreError::DiskFull { member: self.member }) } else { Ok(()) }
+        if self.wal.is_full() && !planted(Plant::FullDiskIgnored) {
+            Err(StoreError::DiskFull { member: self.member })
+        } else {
+            Ok(())
+        }
     }
 
     fn successor(&self) -> Option<u64> {
@@ -40,7 +45,7 @@ pub async fn run(handle: Handle, cancel: CancellationToken) {
             () = cancel.cancelled() => return,
             _ = timer.tick() => {}
         }
-        if handle.check_disk().is_ok() || !handle.raft.is_leader() {
+        if handle.check_disk().is_ok() || !handle.raft.is_leader() || planted(Plant::FullDiskLeads) {
             continue;
         }
         let Some(to) = handle.successor() else { continue };

@@ -1,11 +1,12 @@
 //! What a member does unasked, every few seconds: the leader proposes compactions and expiries that pure decisions call
 //! for, and every member writes a snapshot when its log has grown.
 
-use super::propose::Proposer;
+use super::propose::{ProposeError, Proposer};
 use super::{Handle, quota};
 use crate::api::Txn;
 use crate::mvcc::{Caps, Command, Compact, Mvcc, Retention, compaction, expired, surplus};
 use crate::offload::offload;
+use crate::plant::{Plant, planted};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -42,9 +43,19 @@ pub async fn revoke_expired(handle: Handle, proposer: Proposer, cancel: Cancella
         }
         for some in handle.expired_leases().chunks(REVOKE_MOST) {
             let revoke = some.iter().map(|id| Command::Revoke { id: *id }).collect();
-            if let Err(error) = proposer.propose(revoke).await {
-                tracing::warn!(%error, "leases that ran out were not revoked");
-                break;
+            // A leader that is deposed meanwhile does not hand them on: the next one counts for itself.
+            let revoked = if planted(Plant::DeposedExpiry) {
+                proposer.propose(revoke).await.map_err(ProposeError::Store)
+            } else {
+                handle.settle_taken(handle.take(revoke).await).await
+            };
+            match revoked {
+                Ok(_) => {}
+                Err(ProposeError::NotLeader(_)) => break,
+                Err(ProposeError::Store(error)) => {
+                    tracing::warn!(%error, "leases that ran out were not revoked");
+                    break;
+                }
             }
         }
     }
@@ -68,6 +79,7 @@ pub async fn run(
             _ = timer.tick() => {}
         }
         if let Some(now_ms) = handle.leader_time().filter(|_| handle.check_disk().is_ok()) {
+            handle.finish_change().await;
             compact(&handle, &proposer, now_ms, &handle.retention, &mut small_rounds).await;
             clear_alarms(&handle, &proposer).await;
             if let Some(ttl) = ttl.filter(|_| round.is_multiple_of(EXPIRE_ROUNDS)) {

@@ -3,6 +3,7 @@
 
 use super::{Mvcc, chain};
 use crate::api::{LeaseId, Revision, StoreError};
+use crate::plant::{Plant, planted};
 use bytes::Bytes;
 use imbl::OrdSet;
 
@@ -29,7 +30,8 @@ impl Mvcc {
         let lease = self.leases.remove(&id).ok_or(StoreError::NoLease(id))?;
         self.hash = chain::leased(self.hash, id, 0);
         let revision = Revision(self.revision + 1);
-        let changes: Vec<_> = lease.keys.iter().filter_map(|key| self.delete(key, revision)).collect();
+        let left = usize::from(planted(Plant::HalfRevoked) && lease.keys.len() > 1);
+        let changes: Vec<_> = lease.keys.iter().skip(left).filter_map(|key| self.delete(key, revision)).collect();
         if !changes.is_empty() {
             self.commit_changes(changes);
         }

@@ -181,7 +181,7 @@ impl Peer for PeerService {
 
     async fn lease(&self, request: Request<Frame>) -> Answer {
         let (id, renew) = wire::lease(self.open(request.into_inner())?).map_err(undecodable)?;
-        match self.group.lease_here(id, renew) {
+        match self.group.lease_here(id, renew).await {
             Ok(standing) => self.answer(wire::put_standing(&standing)),
             Err(ReadError::NotLeader(_)) => Err(Status::failed_precondition(NOT_LEADER)),
             Err(ReadError::Store(error)) => Err(errors::status(error)),

@@ -22,6 +22,8 @@ pub const VERSION: u8 = 2;
 const MAGIC: &[u8; 8] = b"GNTRYSNP";
 /// Items are gathered into a frame until it has this many bytes.
 const FRAME_BYTES: usize = 1 << 20;
+/// Read at a time.
+pub const READ_BYTES: usize = 1 << 20;
 const MAX_FRAME_BYTES: usize = 256 << 20;
 const HEAD: u8 = 1;
 const KEY: u8 = 2;
@@ -176,7 +178,11 @@ fn write_to(file: &dyn DiskFile, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
     frames.out.write_all(&[VERSION, 0, 0, 0, 0, 0, 0, 0])?;
     frames.item(|out| {
         out.put_u8(HEAD);
-        types::put_meta(out, meta);
+        if planted(Plant::ForgottenMembers) {
+            types::put_meta(out, &Meta { last_log_id: meta.last_log_id, ..Meta::default() });
+        } else {
+            types::put_meta(out, meta);
+        }
         put_base(out, &mvcc.base());
     })?;
     if let Some(identity) = mvcc.identity() {
@@ -314,7 +320,7 @@ impl SnapshotFile {
     /// Reads and checks the whole file. Blocks.
     pub fn read(&self) -> Result<(Meta, Mvcc), SnapshotError> {
         let damaged = |what: String| SnapshotError::Damaged { path: self.path.clone(), what };
-        let mut from = BufReader::with_capacity(1 << 20, Cursor { file: &*self.file, at: 0 });
+        let mut from = BufReader::with_capacity(READ_BYTES, Cursor { file: &*self.file, at: 0 });
         let mut head = [0; 16];
         from.read_exact(&mut head).map_err(|_| damaged("it ends in its header".into()))?;
         if &head[..8] != MAGIC {
@@ -323,9 +329,10 @@ impl SnapshotFile {
         if head[8] != VERSION {
             return Err(SnapshotError::Version { path: self.path.clone(), found: head[8] });
         }
+        let bytes = self.file.bytes().map_err(|source| SnapshotError::Io { path: self.path.clone(), source })?;
         let mut loading = Loading::default();
         while !loading.ended {
-            let frame = read_frame(&mut from).map_err(|error| damaged(error.to_string()))?;
+            let frame = read_frame(&mut from, bytes).map_err(|error| damaged(error.to_string()))?;
             let mut items = Reader::new(frame);
             while !items.is_empty() {
                 let wrong = loading.item(&mut items).map_err(|error| damaged(error.to_string()))?;
@@ -339,12 +346,13 @@ impl SnapshotFile {
     }
 }
 
-fn read_frame(from: &mut impl Read) -> io::Result<Bytes> {
+/// The next frame of a file of so many bytes.
+fn read_frame(from: &mut impl Read, bytes: u64) -> io::Result<Bytes> {
     let mut head = [0; 8];
     from.read_exact(&mut head)?;
     let word = |i: usize| u32::from_le_bytes(head[i..i + 4].try_into().expect("4 bytes"));
     let len = word(0) as usize;
-    if len > MAX_FRAME_BYTES {
+    if len > MAX_FRAME_BYTES || len as u64 > bytes {
         return Err(io::Error::other("a frame's length is out of range"));
     }
     let mut frame = vec![0; len];

@@ -29,3 +29,12 @@ pub fn percent(chance: u64) -> bool {
 pub fn between(from: u64, to: u64) -> u64 {
     from + below(to - from)
 }
+
+/// The same, for whoever brings no source of chance of its own.
+pub struct Fate;
+
+impl gantry_history::Dice for Fate {
+    fn below(&mut self, n: u64) -> u64 {
+        below(n)
+    }
+}

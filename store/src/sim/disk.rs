@@ -3,6 +3,7 @@
 
 use super::dice;
 use crate::disk::{Disk, DiskFile, FileRef};
+use crate::wal::Space;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -16,6 +17,8 @@ const BLOCK: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
+    /// While it is used up, no file grows.
+    pub space: Space,
 }
 
 #[derive(Debug, Default)]
@@ -249,6 +252,9 @@ impl DiskFile for SimFile {
     /// A process that dies in a write has done a part of it.
     fn write_all_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.mount.read(|state| {
+            if at as usize + bytes.len() > state.files[self.file].now.len() {
+                self.mount.disk.space.take()?;
+            }
             let survives = state.survives();
             let part = if survives { bytes.len() } else { dice::below(bytes.len() as u64 + 1) as usize };
             let content = &mut state.files[self.file];

@@ -1,8 +1,12 @@
 //! What goes wrong, and when.
 
-use super::dice;
+use super::clients::Client;
 use super::network::Weather;
-use super::world::{Death, World};
+use super::world::{Death, Finding, World};
+use super::{changes, dice, with};
+use crate::api::{Op, RangeRequest, Store, StoreError, Txn};
+use crate::group::Group;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,12 +15,12 @@ async fn pause(from_ms: u64, to_ms: u64) {
 }
 
 /// Does harm until `world` is over. Every fault ends before the next begins, but what it left behind does not.
-pub async fn run(world: &World) {
+pub async fn run(world: &Arc<World>) {
     while !world.over() {
         pause(100, 1_500).await;
         world.sample();
-        let member = dice::between(1, 4);
-        match dice::below(100) {
+        let member = world.some_member();
+        match dice::below(140) {
             0..12 => revive(world, member, Death::Process).await,
             12..22 => revive(world, member, Death::Power).await,
             22..34 => {
@@ -27,17 +31,18 @@ pub async fn run(world: &World) {
             }
             34..42 => {
                 // A power cut of the whole house.
-                for member in 1..=3 {
+                for member in world.ids() {
                     world.kill(member, Death::Power);
                 }
                 pause(0, 1_000).await;
-                for member in 1..=3 {
+                for member in world.ids() {
                     world.start(member).await;
                 }
             }
             42..56 => isolate(world, world.leader().filter(|_| dice::percent(70)).unwrap_or(member)).await,
             56..62 => {
-                world.network.cut(member, member % 3 + 1);
+                let others = world.others(member);
+                world.network.cut(member, others[dice::below(others.len() as u64) as usize]);
                 pause(500, 5_000).await;
                 world.network.mend();
             }
@@ -57,6 +62,17 @@ pub async fn run(world: &World) {
                 pause(500, 4_000).await;
                 stall_ms.store(0, Ordering::Relaxed);
             }
+            100..112 => {
+                let members = world.ids().len();
+                if members == changes::FEWEST || (members < changes::MOST && dice::percent(50)) {
+                    changes::grow(world).await;
+                } else {
+                    changes::shrink(world, member).await;
+                }
+            }
+            112..120 => changes::replace(world, member).await,
+            120..130 => fill(world, member).await,
+            130..140 => changes::move_lead(world).await,
             _ => {
                 snapshot(world, member).await;
                 // What is wrong with it shows only in who goes on from it.
@@ -74,7 +90,7 @@ async fn revive(world: &World, member: u64, death: Death) {
     world.kill(member, death);
     pause(0, 4_000).await;
     if dice::percent(30) {
-        for other in (1..=3).filter(|other| *other != member) {
+        for other in world.others(member) {
             snapshot(world, other).await;
         }
     }
@@ -92,12 +108,64 @@ async fn snapshot(world: &World, member: u64) {
 /// Cuts a member off from both others, in one direction at least.
 async fn isolate(world: &World, member: u64) {
     let deaf = dice::percent(70);
-    for other in (1..=3).filter(|other| *other != member) {
+    for other in world.others(member) {
         world.network.cut(member, other);
         if deaf {
             world.network.cut(other, member);
         }
     }
-    pause(500, 7_000).await;
+    pause(500, 9_000).await;
     world.network.mend();
+}
+
+/// How long a member may take to serve, and to find space that there is again.
+const SERVES: Duration = Duration::from_secs(30);
+const FULL_DISK_CLIENT: usize = 1_001;
+
+/// A disk without space, for a while: the member refuses writes, answers reads of its own, and the others go on without it.
+/// Afterwards it takes writes again.
+async fn fill(world: &Arc<World>, member: u64) {
+    world.fill(member, true);
+    pause(500, 5_000).await;
+    if let Some((group, _)) = world.group(member).filter(|(group, _)| group.handle().is_full()) {
+        with(|context| context.full_disks += 1);
+        if let Err(what) = refuses(&group).await {
+            world.find(Finding::FullDisk { member, what });
+        }
+        go_on_without(world, member).await;
+    }
+    if dice::percent(30) {
+        revive(world, member, if dice::percent(50) { Death::Power } else { Death::Process }).await;
+    }
+    world.fill(member, false);
+    let Some((group, _)) = world.group(member) else { return };
+    let end = tokio::time::Instant::now() + SERVES;
+    while group.handle().is_full() {
+        if tokio::time::Instant::now() >= end {
+            return world.find(Finding::FullDisk { member, what: "it does not see that there is space again".into() });
+        }
+        pause(100, 200).await;
+    }
+}
+
+/// A member without space may be behind, so it answers reads for itself only.
+async fn refuses(group: &Group) -> Result<(), String> {
+    let range = RangeRequest { serializable: true, ..RangeRequest::prefix("k") };
+    group.range(range).await.map_err(|error| format!("it answers a read with {error:?}"))?;
+    let write = group.txn(Txn { success: vec![Op::put("refused", "")], ..Txn::default() }).await;
+    match write {
+        Err(StoreError::DiskFull { .. }) => Ok(()),
+        other => Err(format!("it answers a write with {other:?}")),
+    }
+}
+
+async fn go_on_without(world: &Arc<World>, full: u64) {
+    let mut client = Client::new(world.clone(), FULL_DISK_CLIENT);
+    let end = tokio::time::Instant::now() + SERVES;
+    while let Err(what) = client.writes(world.others(full)[0]).await {
+        if tokio::time::Instant::now() >= end {
+            return world.find(Finding::FullDisk { member: full, what });
+        }
+        pause(100, 200).await;
+    }
 }

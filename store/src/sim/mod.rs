@@ -3,15 +3,18 @@
 //!
 //! What is not real: gRPC and TLS below the frames, threads, and the machine's file system.
 
+mod changes;
 mod clients;
 mod dice;
 mod disk;
 mod faults;
 mod network;
 mod place;
+mod rest;
 mod runtime;
 mod tests;
 pub mod watch;
+mod words;
 mod world;
 
 use crate::plant::Plant;
@@ -37,10 +40,12 @@ struct Context {
     started: tokio::time::Instant,
     /// A fingerprint of everything that happened.
     trace: u64,
-    /// Orders what clients saw.
+    /// The last one that was given.
     moments: u64,
     panics: Vec<String>,
     snapshots: Snapshots,
+    /// How often a log was out of space.
+    full_disks: usize,
 }
 
 thread_local! {
@@ -69,10 +74,10 @@ pub fn chance() -> Option<u64> {
     dice::next()
 }
 
-/// The next moment of the one clock that orders everything.
+/// Nanoseconds of virtual time, and a little more where two would be the same moment.
 fn moment() -> u64 {
     with(|context| {
-        context.moments += 1;
+        context.moments = (context.moments + 1).max(context.started.elapsed().as_nanos() as u64);
         context.moments
     })
     .unwrap_or(0)

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// How often a log that is out of space looks for some.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 #[derive(Clone)]
 pub struct Place {
     pub network: Network,
@@ -27,13 +30,29 @@ impl Place {
         self.network.serve(self.member, self.incarnation, service);
     }
 
+    /// Writes what gathers, group by group. While there is no room it looks for some as often as the log's own thread does.
     pub fn run_log(&self, mut stepper: Stepper) {
         let stall_ms = self.stall_ms.clone();
         tokio::spawn(async move {
-            while stepper.arrived().await {
-                let stall_us = stall_ms.load(Ordering::Relaxed) * 1_000;
-                tokio::time::sleep(Duration::from_micros(stall_us + dice::between(100, 4_000))).await;
-                stepper.step();
+            loop {
+                if !stepper.is_short() {
+                    if !stepper.arrived().await {
+                        return;
+                    }
+                    let stall_us = stall_ms.load(Ordering::Relaxed) * 1_000;
+                    tokio::time::sleep(Duration::from_micros(stall_us + dice::between(100, 4_000))).await;
+                } else if stepper.waits() {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                } else {
+                    tokio::select! {
+                        biased;
+                        more = stepper.arrived() => if !more { return },
+                        () = tokio::time::sleep(LOOK_EVERY) => {}
+                    }
+                }
+                if stepper.has_room() && stepper.waits() {
+                    stepper.step();
+                }
             }
         });
     }

@@ -1,19 +1,19 @@
-//! Three members, their disks and their network; how a run begins, ends and is judged. After the faults it heals, and must
+//! The members, their disks and their network; how a run begins, ends and is judged. After the faults it heals, and must
 //! come to rest: safety and liveness are two phases.
 
 use super::clients::{self, Client};
 use super::disk::SimDisk;
 use super::network::Network;
 use super::place::Place;
-use super::{CONTEXT, Context, Snapshots, dice, faults, with};
-use crate::api::Revision;
+use super::{CONTEXT, Context, Snapshots, dice, faults, rest, with};
 use crate::disk::DiskRef;
 use crate::group::{Ground, Group, GroupConfig};
 use crate::plant::Plant;
 use crate::wal::WalConfig;
-use gantry_history::{HashSample, History, Request, Span, Violation, check, check_hashes};
+use gantry_history::{HashSample, History, Violation};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a run does harm.
 const HARM: Duration = Duration::from_secs(15);
-/// How long it may take to come to rest after that.
-const REST: Duration = Duration::from_secs(60);
+/// Those who begin the group.
+const FOUNDERS: RangeInclusive<u64> = 1..=3;
 const CLIENTS: usize = 4;
 const WATCHERS: usize = 2;
 
@@ -38,6 +38,15 @@ pub enum Finding {
     Panicked(String),
     /// It healed, and yet the members do not agree on one state.
     NoRest(String),
+    /// Leases, by member, that nobody keeps alive do not run out.
+    LeasesStay(Vec<usize>),
+    /// A new member got the number of one that was there before.
+    NumberTwice(u64),
+    /// A member with a full disk does not do what it should.
+    FullDisk {
+        member: u64,
+        what: String,
+    },
 }
 
 /// A run without findings.
@@ -49,6 +58,25 @@ pub struct Calm {
     pub revision: u64,
     pub unknown_done: usize,
     pub snapshots: Snapshots,
+    pub full_disks: usize,
+    /// How often keys went because their lease ran out.
+    pub expired: usize,
+    /// How many members were added.
+    pub members: usize,
+}
+
+impl Calm {
+    /// Takes another run's counts to these.
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.revision += other.revision;
+        self.unknown_done += other.unknown_done;
+        self.snapshots.opened += other.snapshots.opened;
+        self.snapshots.installed += other.snapshots.installed;
+        self.full_disks += other.full_disks;
+        self.expired += other.expired;
+        self.members += other.members;
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +86,10 @@ pub enum Death {
     Power,
 }
 
+#[derive(Default)]
 struct Member {
+    /// It was added to a group that existed.
+    joins: bool,
     disk: SimDisk,
     incarnation: u64,
     running: Option<(Group, CancellationToken)>,
@@ -68,9 +99,12 @@ struct Member {
 pub struct World {
     pub network: Network,
     pub history: Mutex<History>,
-    members: BTreeMap<u64, Mutex<Member>>,
-    hashes: Mutex<Vec<HashSample>>,
-    refused: Mutex<Option<Finding>>,
+    /// Those that belong to the group, or may.
+    members: Mutex<BTreeMap<u64, Member>>,
+    /// Every number that was ever given.
+    numbers: Mutex<BTreeSet<u64>>,
+    pub hashes: Mutex<Vec<HashSample>>,
+    found: Mutex<Option<Finding>>,
     over: AtomicBool,
 }
 
@@ -82,7 +116,8 @@ pub fn run(seed: u64, plant: Option<Plant>) -> Result<Calm, Finding> {
     let result = runtime.block_on(async {
         let started = tokio::time::Instant::now();
         let (dice, snapshots) = (dice::mix(seed), Snapshots::default());
-        let context = Context { dice, plant, started, trace: 0, moments: 0, panics: Vec::new(), snapshots };
+        let context =
+            Context { dice, plant, started, trace: 0, moments: 0, panics: Vec::new(), snapshots, full_disks: 0 };
         CONTEXT.with(|slot| *slot.borrow_mut() = Some(context));
         World::new().live().await
     });
@@ -91,7 +126,12 @@ pub fn run(seed: u64, plant: Option<Plant>) -> Result<Calm, Finding> {
     if let Some(panic) = context.panics.into_iter().next() {
         return Err(Finding::Panicked(panic));
     }
-    result.map(|calm| Calm { trace: context.trace, snapshots: context.snapshots, ..calm })
+    result.map(|calm| Calm {
+        trace: context.trace,
+        snapshots: context.snapshots,
+        full_disks: context.full_disks,
+        ..calm
+    })
 }
 
 /// A task's panic would go unseen: whoever waits for the task only hears that it ended.
@@ -116,22 +156,19 @@ fn note_panics() {
 
 impl World {
     fn new() -> Arc<Self> {
-        let member = |id| {
-            let (disk, stall_ms) = (SimDisk::default(), Arc::default());
-            (id, Mutex::new(Member { disk, incarnation: 0, running: None, stall_ms }))
-        };
         Arc::new(Self {
             network: Network::default(),
             history: Mutex::default(),
-            members: (1..=3).map(member).collect(),
+            members: Mutex::new(FOUNDERS.map(|id| (id, Member::default())).collect()),
+            numbers: Mutex::new(FOUNDERS.collect()),
             hashes: Mutex::default(),
-            refused: Mutex::default(),
+            found: Mutex::default(),
             over: AtomicBool::new(false),
         })
     }
 
     async fn live(self: Arc<Self>) -> Result<Calm, Finding> {
-        for member in 1..=3 {
+        for member in FOUNDERS {
             self.start(member).await;
         }
         let mut tasks = tokio::task::JoinSet::new();
@@ -148,28 +185,66 @@ impl World {
         });
         faults::run(&self).await;
         while tasks.join_next().await.is_some() {}
-        if let Some(refused) = self.refused.lock().take() {
-            return Err(refused);
-        }
-        self.judge().await
+        self.found()?;
+        rest::judge(&self).await
     }
 
     pub fn over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-            || self.refused.lock().is_some()
-            || with(|c| !c.panics.is_empty()) == Some(true)
+        self.over.load(Ordering::Relaxed) || self.found.lock().is_some() || with(|c| !c.panics.is_empty()) == Some(true)
     }
 
     pub fn group(&self, member: u64) -> Option<(Group, CancellationToken)> {
-        self.members[&member].lock().running.clone()
+        self.members.lock().get(&member)?.running.clone()
     }
 
-    fn groups(&self) -> Vec<Group> {
-        (1..=3).filter_map(|member| self.group(member)).map(|(group, _)| group).collect()
+    /// The numbers of all members, running or not.
+    pub fn ids(&self) -> Vec<u64> {
+        self.members.lock().keys().copied().collect()
+    }
+
+    pub fn some_member(&self) -> u64 {
+        let ids = self.ids();
+        ids[dice::below(ids.len() as u64) as usize]
+    }
+
+    pub fn others(&self, member: u64) -> Vec<u64> {
+        self.ids().into_iter().filter(|other| *other != member).collect()
+    }
+
+    pub fn groups(&self) -> Vec<Group> {
+        self.members.lock().values().filter_map(|member| Some(member.running.as_ref()?.0.clone())).collect()
     }
 
     pub fn leader(&self) -> Option<u64> {
-        (1..=3).find(|member| self.group(*member).is_some_and(|(group, _)| group.is_leader()))
+        self.ids().into_iter().find(|member| self.group(*member).is_some_and(|(group, _)| group.is_leader()))
+    }
+
+    /// A member that was added begins with nothing.
+    pub async fn admit(&self, id: u64) {
+        if !self.numbers.lock().insert(id) && !self.members.lock().contains_key(&id) {
+            self.find(Finding::NumberTwice(id));
+        }
+        self.members.lock().entry(id).or_insert_with(|| Member { joins: true, ..Member::default() });
+        self.start(id).await;
+    }
+
+    /// A member that does not belong to the group any more goes for good.
+    pub fn dismiss(&self, id: u64) {
+        self.kill(id, Death::Process);
+        self.members.lock().remove(&id);
+    }
+
+    pub fn added(&self) -> usize {
+        self.numbers.lock().len() - FOUNDERS.count()
+    }
+
+    pub fn found(&self) -> Result<(), Finding> {
+        self.found.lock().take().map_or(Ok(()), Err)
+    }
+
+    /// Ends the run with what was found, if it is the first.
+    pub fn find(&self, finding: Finding) {
+        self.found.lock().get_or_insert(finding);
     }
 
     /// The newest revision that any member has.
@@ -178,15 +253,25 @@ impl World {
     }
 
     pub fn stall_ms(&self, member: u64) -> Arc<AtomicU64> {
-        self.members[&member].lock().stall_ms.clone()
+        self.members.lock().get(&member).map(|member| member.stall_ms.clone()).unwrap_or_default()
+    }
+
+    /// Whether a member's disk has no space left from now on.
+    pub fn fill(&self, member: u64, full: bool) {
+        if let Some(member) = self.members.lock().get(&member) {
+            member.disk.space.used_up.store(full, Ordering::SeqCst);
+        }
     }
 
     pub async fn start(&self, id: u64) {
         let (config, ground, disk) = {
-            let mut member = self.members[&id].lock();
-            if member.running.is_some() {
-                return;
-            }
+            let mut members = self.members.lock();
+            let known: Vec<u64> = if members.get(&id).is_some_and(|member| member.joins) {
+                members.keys().copied().collect()
+            } else {
+                FOUNDERS.collect()
+            };
+            let Some(member) = members.get_mut(&id).filter(|member| member.running.is_none()) else { return };
             member.incarnation += 1;
             let incarnation = member.incarnation;
             self.network.start(id, incarnation);
@@ -200,14 +285,23 @@ impl World {
                 cache_bytes: 2 << 10,
                 ..WalConfig::default()
             };
-            let members = (1..=3).map(|id| (id, format!("member-{id}:1"))).collect();
-            let config = GroupConfig { member: id, members, log_keep: 5, ..GroupConfig::single("sim", "/store") };
+            let members = known.into_iter().map(|id| (id, address(id))).collect();
+            let config = GroupConfig {
+                member: id,
+                members,
+                join: member.joins,
+                log_keep: 5,
+                space: member.disk.space.clone(),
+                ..GroupConfig::single("sim", "/store")
+            };
             (config, Ground { disk, wal, simulation: Some(place) }, member.disk.clone())
         };
         match Group::open_on(config, ground).await {
             Ok(group) => {
                 with(|context| context.snapshots.opened += usize::from(group.has_snapshot()));
-                self.members[&id].lock().running = Some((group, CancellationToken::new()));
+                if let Some(member) = self.members.lock().get_mut(&id) {
+                    member.running = Some((group, CancellationToken::new()));
+                }
             }
             Err(_) if disk.died() => self.kill(id, Death::Process),
             Err(error) => {
@@ -217,13 +311,14 @@ impl World {
                     text = format!("{text}: {cause}");
                     source = cause.source();
                 }
-                *self.refused.lock() = Some(Finding::Refused { member: id, error: text });
+                self.find(Finding::Refused { member: id, error: text });
             }
         }
     }
 
     pub fn kill(&self, id: u64, death: Death) {
-        let mut member = self.members[&id].lock();
+        let mut members = self.members.lock();
+        let Some(member) = members.get_mut(&id) else { return };
         self.network.stop(id);
         member.disk.unmount();
         if death == Death::Power {
@@ -238,7 +333,7 @@ impl World {
 
     /// Lets a member die in the middle of one of its next writes.
     pub async fn die_soon(&self, id: u64, death: Death) {
-        let disk = self.members[&id].lock().disk.clone();
+        let Some(disk) = self.members.lock().get(&id).map(|member| member.disk.clone()) else { return };
         disk.die_in(dice::between(1, 40));
         for _ in 0..40 {
             if disk.died() {
@@ -251,7 +346,7 @@ impl World {
 
     /// Writes down what the members' states hash to.
     pub fn sample(&self) {
-        for member in 1..=3 {
+        for member in self.ids() {
             let Some((group, _)) = self.group(member) else { continue };
             let view = group.view();
             let newest = view.revision().0;
@@ -261,65 +356,9 @@ impl World {
             self.hashes.lock().extend(revisions);
         }
     }
+}
 
-    /// Ends all faults and waits until every member serves and holds the same; answers at which revision.
-    async fn heal(&self) -> Result<Revision, Finding> {
-        self.network.mend();
-        let end = tokio::time::Instant::now() + REST;
-        loop {
-            for member in 1..=3 {
-                self.stall_ms(member).store(0, Ordering::Relaxed);
-                self.start(member).await;
-            }
-            if let Some(refused) = self.refused.lock().take() {
-                return Err(refused);
-            }
-            let groups = self.groups();
-            let mut states = Vec::new();
-            for group in &groups {
-                let read = tokio::time::timeout(Duration::from_secs(15), crate::api::Store::read_revision(group)).await;
-                states.push(match read {
-                    Ok(Ok(_)) => Some((group.applied_revision(), group.hash())),
-                    Ok(Err(_)) | Err(_) => None,
-                });
-            }
-            if let [Some((revision, _)), _, _] = states[..]
-                && states.iter().all(|state| *state == states[0])
-            {
-                return Ok(revision);
-            }
-            if tokio::time::Instant::now() >= end {
-                let said: Vec<_> = groups.iter().map(Group::raft_says).collect();
-                return Err(Finding::NoRest(format!("{states:x?} {said:#?}")));
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    }
-
-    async fn judge(self: &Arc<Self>) -> Result<Calm, Finding> {
-        let span = Span { start: "k".into(), end: Some("l".into()) };
-        let Revision(revision) = loop {
-            let rest = self.heal().await?;
-            for member in 1..=3 {
-                let mut client = Client::new(self.clone(), CLIENTS);
-                client.ask(member, Request::Read { span: span.clone(), at: None, serializable: false }).await;
-            }
-            // A write whose client gave up may arrive as late as between these reads.
-            if self.heal().await? == rest {
-                break rest;
-            }
-        };
-        self.sample();
-        check_hashes(&self.hashes.lock()).map_err(Finding::History)?;
-        let history = std::mem::take(&mut *self.history.lock());
-        let explained = check(&history).map_err(|violation| {
-            eprintln!("{}", gantry_history::describe(&history, &violation));
-            Finding::History(violation)
-        })?;
-        if revision != explained.revision {
-            return Err(Finding::NoRest(format!("clients saw {}, members hold {revision}", explained.revision)));
-        }
-        let (operations, unknown_done) = (history.operations.len(), explained.unknown_done.len());
-        Ok(Calm { operations, revision, unknown_done, ..Calm::default() })
-    }
+/// Where a member is, for whoever does not know the simulated network.
+fn address(id: u64) -> String {
+    format!("member-{id}:1")
 }

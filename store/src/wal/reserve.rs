@@ -6,6 +6,8 @@ use super::WalConfig;
 use super::record;
 use super::writer::{segment_name, write_zeros};
 use crate::disk::{DiskRef, FileRef};
+#[cfg(test)]
+use crate::plant::{Plant, planted};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
@@ -34,7 +36,7 @@ pub struct Space {
 }
 
 impl Space {
-    fn take(&self) -> io::Result<()> {
+    pub fn take(&self) -> io::Result<()> {
         #[cfg(test)]
         if self.used_up.load(std::sync::atomic::Ordering::SeqCst) {
             return Err(rustix::io::Errno::NOSPC.into());
@@ -217,6 +219,22 @@ impl Reserve {
                 }
             }
         }
+    }
+
+    /// Without a thread, which would make it ahead: whether a group that ends at `end` will have room. If not, the member is
+    /// out of space until this finds some.
+    #[cfg(test)]
+    pub fn make_ahead(&self, end: u64, segment_bytes: u64) -> bool {
+        let full = self.space.take().is_err();
+        let mut state = self.state.lock();
+        let grows = end + self.chunk / 2 > state.reserved || end >= segment_bytes;
+        if full && grows {
+            state.become_short(&self.dir);
+        } else if !full && !planted(Plant::FullDiskForever) {
+            state.short = false;
+        }
+        // Whoever closes the log does not wait, and is told so.
+        !full || state.closing || (end <= state.reserved && end < segment_bytes)
     }
 
     /// The same without a thread: makes one thing that is wanted.

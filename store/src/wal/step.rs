@@ -2,8 +2,9 @@
 
 use super::open::{OpenError, Reserving};
 use super::writer::Writer;
-use super::{Owner, Shared, Wal, WalConfig, open};
+use super::{Job, Owner, Shared, Wal, WalConfig, open};
 use crate::disk::DiskRef;
+use crate::raft::types;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +12,21 @@ use std::sync::Arc;
 pub struct Stepper {
     shared: Arc<Shared>,
     writer: Writer,
+}
+
+/// The record of what is committed, and the end behind the last record.
+const MARGIN: usize = 128;
+
+/// What a job takes in the log, or a little more.
+fn most_bytes(job: &Job) -> usize {
+    match job {
+        Job::State { .. } => 64,
+        Job::Append { entries, .. } => {
+            let mut out = Vec::new();
+            entries.iter().for_each(|entry| types::put_entry(&mut out, entry));
+            out.len() + entries.len() * 24
+        }
+    }
 }
 
 impl Wal {
@@ -35,6 +51,24 @@ impl Stepper {
             }
             self.shared.arrived.notified().await;
         }
+    }
+
+    /// Whether jobs wait.
+    pub fn waits(&self) -> bool {
+        !self.shared.queue.lock().jobs.is_empty()
+    }
+
+    /// Whether the log was last found to be out of space.
+    pub fn is_short(&self) -> bool {
+        self.writer.reserve.is_short()
+    }
+
+    /// Looks whether the disk has room for what has gathered.
+    pub fn has_room(&self) -> bool {
+        let queue = self.shared.queue.lock();
+        let bytes: usize = queue.jobs.iter().map(most_bytes).sum();
+        let end = self.writer.segment.at + (bytes + MARGIN) as u64;
+        self.writer.reserve.make_ahead(end, self.writer.config.segment_bytes)
     }
 
     /// Writes what has gathered as one group, makes it durable and says so.
