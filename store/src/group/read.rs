@@ -126,14 +126,16 @@ impl Handle {
         look().ok_or(ReadError::Store(StoreError::NoLease(id)))
     }
 
-    /// Whether this member leads, and a majority said so less than [`LEADS_FOR_MS`] ago.
+    /// Whether this member leads, a majority said so less than [`LEADS_FOR_MS`] ago, and what the leaders before it had put
+    /// into the log is applied: a revocation may be among it.
     fn leads_still(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let alone = || metrics.membership_config.membership().voter_ids().eq([self.member]);
         let heard =
             || metrics.last_quorum_acked.is_some_and(|acked| acked.elapsed() < Duration::from_millis(LEADS_FOR_MS));
-        metrics.state.is_leader() && (alone() || heard())
+        let applied = metrics.last_applied.is_some_and(|id| id.leader_id.term == metrics.current_term);
+        metrics.state.is_leader() && applied && (alone() || heard())
     }
 
     /// The leases that have run out, if this member leads.
