@@ -11,7 +11,7 @@ use crate::{Violation, WatchFault};
 use std::collections::BTreeMap;
 
 /// Writes tried, at any revision, before the search gives up.
-const MOST_STEPS: usize = 20_000;
+const MOST_STEPS: usize = 500_000;
 
 /// A history that is possible, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 const EVERY: Duration = Duration::from_millis(500);
 /// After handing the lead on: if the others are full, too, it shall not go round.
 const REST: Duration = Duration::from_secs(30);
+/// After nobody took it.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// The voter to lead instead of `member`: one that has the whole log, so its disk takes what it is sent.
 fn successor(member: u64, voters: impl IntoIterator<Item = u64>, last: u64, has: &BTreeMap<u64, u64>) -> Option<u64> {
@@ -49,13 +51,19 @@ pub async fn run(handle: Handle, cancel: CancellationToken) {
             continue;
         }
         let Some(to) = handle.successor() else { continue };
-        match handle.move_leader(to).await {
-            Ok(()) => tracing::warn!(to, "the disk is full: another member leads now"),
-            Err(error) => tracing::warn!(to, ?error, "the disk is full, but the lead was not taken"),
-        }
+        let pause = match handle.move_leader(to).await {
+            Ok(()) => {
+                tracing::warn!(to, "the disk is full: another member leads now");
+                REST
+            }
+            Err(error) => {
+                tracing::warn!(to, ?error, "the disk is full, but the lead was not taken");
+                RETRY
+            }
+        };
         tokio::select! {
             () = cancel.cancelled() => return,
-            () = tokio::time::sleep(REST) => {}
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }

@@ -164,7 +164,8 @@ async fn go_on_without(world: &Arc<World>, full: u64) {
     let end = tokio::time::Instant::now() + SERVES;
     while let Err(what) = client.writes(world.others(full)[0]).await {
         if tokio::time::Instant::now() >= end {
-            return world.find(Finding::FullDisk { member: full, what });
+            let said: Vec<_> = world.groups().iter().map(Group::raft_says).collect();
+            return world.find(Finding::FullDisk { member: full, what: format!("{what}: {said:#?}") });
         }
         pause(100, 200).await;
     }

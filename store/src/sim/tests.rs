@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Runs before every change is taken in; a long run sets `GANTRY_SIM_SEEDS`, and `GANTRY_SIM_SEED` for the first. A build
 /// without optimisations takes twenty times as long for each.
-const SEEDS: u64 = if cfg!(debug_assertions) { 20 } else { 1_000 };
+const SEEDS: u64 = if cfg!(debug_assertions) { 20 } else { 500 };
 /// Enough for every kind of fault to have come.
 const MANY: u64 = 60;
 /// Between two words of a long run.
