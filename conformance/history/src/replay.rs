@@ -27,11 +27,16 @@ pub struct Explained {
 
 /// Whether the history is one of a correct store that was empty, at revision 1, when it began.
 pub fn check(history: &History) -> Result<Explained, Violation> {
+    check_within(history, MOST_STEPS)
+}
+
+/// The same, with so many writes tried at most.
+pub fn check_within(history: &History, most_steps: usize) -> Result<Explained, Violation> {
     let told = watches::gather(history)?;
     let order = Order::new(history);
     let facts = Facts::gather(history, &order)?;
     let (traces, leases) = (Traces::gather(history), Leases::gather(history)?);
-    Search { history, told, order, facts, traces, leases, steps: 0, worst: None }.run()
+    Search { history, told, order, facts, traces, leases, steps: 0, most_steps, worst: None }.run()
 }
 
 /// Operations by where they stand in the history.
@@ -138,6 +143,7 @@ struct Search<'a> {
     traces: Traces<'a>,
     leases: Leases,
     steps: usize,
+    most_steps: usize,
     /// What went wrong at the newest revision that was reached.
     worst: Option<(u64, Violation)>,
 }
@@ -223,7 +229,7 @@ impl Search<'_> {
                 continue;
             }
             self.steps += 1;
-            if self.steps > MOST_STEPS {
+            if self.steps > self.most_steps {
                 return Err(Violation::Undecided { steps: self.steps });
             }
             let mut after = model.clone();
