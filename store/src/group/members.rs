@@ -46,6 +46,11 @@ impl Handle {
         membership.nodes().map(member).collect()
     }
 
+    /// The members that decide, twice while a change of members is half done: then each half has to agree.
+    pub fn configurations(&self) -> Vec<BTreeSet<u64>> {
+        self.metrics().membership_config.membership().get_joint_config().clone()
+    }
+
     fn member(&self, id: u64) -> Result<Member, ChangeError> {
         self.members().into_iter().find(|member| member.id == id).ok_or(ChangeError::NoMember)
     }
@@ -103,7 +108,7 @@ impl Handle {
     /// Finishes a change whose leader went before its second half: until then the group needs a majority both of its members
     /// before and of those after.
     pub async fn finish_change(&self) {
-        let half_done = self.metrics().membership_config.membership().get_joint_config().len() > 1;
+        let half_done = self.configurations().len() > 1;
         if !half_done || !self.raft.is_leader() {
             return;
         }

@@ -6,6 +6,7 @@ use super::world::{Death, Finding, World};
 use super::{changes, dice, with};
 use crate::api::{Op, RangeRequest, Store, StoreError, Txn};
 use crate::group::Group;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -160,13 +161,44 @@ async fn refuses(group: &Group) -> Result<(), String> {
 }
 
 async fn go_on_without(world: &Arc<World>, full: u64) {
+    let configurations: Vec<_> = world.groups().iter().flat_map(|group| group.handle().configurations()).collect();
+    let Some(other) = who_goes_on(&configurations, full) else { return };
     let mut client = Client::new(world.clone(), FULL_DISK_CLIENT);
     let end = tokio::time::Instant::now() + SERVES;
-    while let Err(what) = client.writes(world.others(full)[0]).await {
+    while let Err(what) = client.writes(other).await {
         if tokio::time::Instant::now() >= end {
             let said: Vec<_> = world.groups().iter().map(Group::raft_says).collect();
             return world.find(Finding::FullDisk { member: full, what: format!("{what}: {said:#?}") });
         }
         pause(100, 200).await;
+    }
+}
+
+/// A member that takes writes while `full` does not. Nobody, if two decide, as after a removal whose fate was not known: it
+/// takes both of them. Members may know different configurations; all have to allow it.
+fn who_goes_on(configurations: &[BTreeSet<u64>], full: u64) -> Option<u64> {
+    // One that was just added knows none.
+    let mut known = configurations.iter().filter(|voters| !voters.is_empty());
+    if known.clone().any(|voters| voters.contains(&full) && voters.len() < 3) {
+        return None;
+    }
+    let first = known.next()?;
+    first.iter().copied().find(|id| *id != full && known.clone().all(|voters| voters.contains(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_that_decide_do_not_go_on_without_each_other() {
+        let voters = |ids: &[u64]| ids.iter().copied().collect::<BTreeSet<_>>();
+        assert_eq!(who_goes_on(&[voters(&[1, 2, 3])], 1), Some(2));
+        assert_eq!(who_goes_on(&[voters(&[1, 2, 3])], 2), Some(1));
+        assert_eq!(who_goes_on(&[voters(&[1, 2])], 1), None);
+        assert_eq!(who_goes_on(&[voters(&[1, 2])], 3), Some(1), "it decides nothing");
+        assert_eq!(who_goes_on(&[voters(&[1, 2, 3]), voters(&[1, 2])], 1), None, "3 has not heard that it is gone");
+        assert_eq!(who_goes_on(&[voters(&[1, 2, 3, 4]), voters(&[2, 3, 4]), voters(&[])], 2), Some(3), "1 is gone");
+        assert_eq!(who_goes_on(&[voters(&[])], 1), None);
     }
 }
