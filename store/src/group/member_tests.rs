@@ -104,7 +104,7 @@ async fn members_come_lead_move_and_go() {
     assert_eq!(voters(&one), [1, 2, 3]);
 
     one.handle().move_leader(3).await.unwrap();
-    assert!(three.group().is_leader());
+    wait(|| three.group().is_leader()).await;
     assert!(matches!(one.handle().move_leader(1).await, Err(ChangeError::NotLeader(Some(3)))));
     write(one.group(), 20..25).await;
 
