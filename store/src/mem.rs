@@ -3,7 +3,7 @@
 use crate::api::{RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest};
 use crate::hub::Hub;
 use crate::limits;
-use crate::mvcc::{Command, Compact, Entry, Mvcc, Reply, apply};
+use crate::mvcc::{Command, Compact, Entry, Mvcc, Reply};
 use std::sync::Arc;
 
 /// Cheap to clone; clones share one store.
@@ -25,10 +25,7 @@ impl MemStore {
 
     fn apply(&self, commands: Vec<Command>) -> Result<Vec<Reply>, StoreError> {
         let entry = Entry { time_ms: 0, commands };
-        if entry.compacts() {
-            self.hub.before_compaction();
-        }
-        let applied = self.hub.change(|state| apply(state, &entry)).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let applied = self.hub.apply(&entry).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         self.hub.announce();
         Ok(applied.replies)
     }

@@ -13,7 +13,7 @@ mod ranges;
 mod reader;
 
 use crate::api::{RangeReply, RangeRequest, Revision, StoreError, Watch, WatchRequest};
-use crate::mvcc::{Commit, Mvcc};
+use crate::mvcc::{self, Applied, Commit, Diverged, Entry, Mvcc};
 use crate::signal as watch;
 use arc_swap::ArcSwapOption;
 use index::{Index, Reach};
@@ -116,12 +116,20 @@ impl Hub {
         Revision(self.revision.load(Ordering::Acquire))
     }
 
-    /// Changes the state. It is seen at once; those who wait for it hear of it by [`Self::announce`], once for several changes.
-    pub fn change<T>(&self, change: impl FnOnce(&mut Mvcc) -> T) -> T {
+    /// Applies an entry. What it does is seen at once; those who wait for it hear of it by [`Self::announce`], once for several
+    /// entries.
+    pub fn apply(&self, entry: &Entry) -> Result<Applied, Diverged> {
+        if entry.compacts() {
+            // A compaction does not overtake those who keep up.
+            self.dispatch();
+        }
+        self.change(|state| mvcc::apply(state, entry))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Mvcc) -> T) -> T {
         let mut state = self.state.write();
-        let last = self.view.swap(None);
-        // Nobody reads it any more, or they go on with it: what it shares with the state is the state's alone before the change.
-        drop(last);
+        // Before the change: what it shares with the state is the state's alone then, if nobody reads it any more.
+        drop(self.view.swap(None));
         let done = change(&mut state);
         self.revision.store(state.revision().0, Ordering::Release);
         done
@@ -136,11 +144,6 @@ impl Hub {
         // Outside of the lock: it may be large.
         drop(before);
         self.announce();
-    }
-
-    /// Called before history is forgotten: a compaction does not overtake those who keep up.
-    pub fn before_compaction(&self) {
-        self.dispatch();
     }
 
     pub fn announce(&self) {

@@ -40,7 +40,7 @@ fn a_view_is_made_once_between_two_changes_and_stays_what_it_was() {
     let txn = |key: &'static str| Command::Txn(Txn { success: vec![Op::put(key, "v")], ..Txn::default() });
     let write = |key| {
         let entry = Entry { time_ms: 0, commands: vec![txn(key)] };
-        hub.change(|state| apply(state, &entry)).unwrap();
+        hub.apply(&entry).unwrap();
     };
     write("a1");
     assert!(hub.view.load().is_none(), "nobody asked for a clone");

@@ -6,7 +6,7 @@ use super::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
 use super::types::{LogId, Meta, Stored, TypeConfig};
 use crate::counts::Counts;
 use crate::hub::Hub;
-use crate::mvcc::{self, Applied, Mvcc};
+use crate::mvcc::{Applied, Mvcc};
 use crate::offload::offload;
 use crate::plant::{Plant, planted};
 use crate::wal;
@@ -120,12 +120,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
             let applied = match &entry.payload {
                 EntryPayload::Blank => Applied::default(),
                 EntryPayload::Normal(_) if skips(&entry.log_id, responder.is_none()) => Applied::default(),
-                EntryPayload::Normal(proposal) => {
-                    if proposal.0.compacts() {
-                        self.hub.before_compaction();
-                    }
-                    self.hub.change(|state| mvcc::apply(state, &proposal.0)).map_err(io::Error::other)?
-                }
+                EntryPayload::Normal(proposal) => self.hub.apply(&proposal.0).map_err(io::Error::other)?,
                 EntryPayload::Membership(membership) => {
                     self.membership = Stored::new(Some(entry.log_id), membership.clone());
                     self.roster.follow(membership);
