@@ -9,6 +9,7 @@ pub mod openapi;
 pub mod protobuf;
 pub mod schema;
 pub mod status;
+pub mod structural;
 
 pub mod depth;
 pub mod patch;

@@ -27,8 +27,8 @@ const PREFIXES: [(&str, &str); 2] = [("meta.", "io.k8s.apimachinery.pkg.apis."),
 /// A piece of the table's text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Span {
-    at: u32,
-    len: u16,
+    pub at: u32,
+    pub len: u16,
 }
 
 /// A type expression; lists and maps carry their rules, so one field's list differs from another's.
@@ -64,14 +64,16 @@ pub(super) struct FieldDef {
 /// Every type of one table. `Type` and `Field` are cheap handles into it.
 #[derive(Debug)]
 pub struct Schema {
-    text: Cow<'static, str>,
+    pub(super) text: Cow<'static, str>,
+    /// Whether names are short forms of the official ones, as in the committed tables.
+    pub(super) abbreviates: bool,
     pub(super) objects: Vec<ObjectDef>,
     pub(super) fields: Vec<FieldDef>,
     pub(super) nodes: Vec<Node>,
     /// Sorted by kind path, `group/version/Kind`.
-    kinds: Vec<(Span, u32)>,
+    pub(super) kinds: Vec<(Span, u32)>,
     /// Sorted by short name.
-    names: Vec<(Span, u32)>,
+    pub(super) names: Vec<(Span, u32)>,
 }
 
 /// A table that does not follow its format; a programming error for the built-in ones.
@@ -110,9 +112,17 @@ impl Schema {
         Ok(schema)
     }
 
-    fn empty() -> Schema {
+    pub(super) fn empty() -> Schema {
         let leaves = Shape::WORDS.iter().map(|(_, shape)| Node::Leaf(*shape)).collect();
-        Schema { text: Cow::Borrowed(""), objects: vec![], fields: vec![], nodes: leaves, kinds: vec![], names: vec![] }
+        Schema {
+            text: Cow::Borrowed(""),
+            abbreviates: true,
+            objects: vec![],
+            fields: vec![],
+            nodes: leaves,
+            kinds: vec![],
+            names: vec![],
+        }
     }
 
     /// The type of a kind (`group` is empty for the core group).

@@ -117,7 +117,7 @@ impl<'a> Type<'a> {
         Type::new(Schema::builtin(), any as u32)
     }
 
-    fn node(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         self.schema.nodes[self.node as usize]
     }
 
@@ -130,7 +130,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    fn object(&self) -> Option<&'a ObjectDef> {
+    pub(super) fn object(&self) -> Option<&'a ObjectDef> {
         match self.node() {
             Node::Object(object) => Some(&self.schema.objects[object as usize]),
             _ => None,
@@ -143,7 +143,10 @@ impl<'a> Type<'a> {
 
     /// The struct's official name, such as `io.k8s.api.core.v1.PodSpec`; empty for other shapes.
     pub fn name(&self) -> String {
-        self.object().map_or_else(String::new, |object| official_name(self.schema.str(object.name)))
+        self.object().map_or_else(String::new, |object| match self.schema.abbreviates {
+            true => official_name(self.schema.str(object.name)),
+            false => self.schema.str(object.name).to_owned(),
+        })
     }
 
     /// The struct's last name, such as `PodSpec`; empty for other shapes.
@@ -300,7 +303,7 @@ impl PartialEq for Type<'_> {
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
     schema: &'a Schema,
-    def: &'a FieldDef,
+    pub(super) def: &'a FieldDef,
 }
 
 impl<'a> Field<'a> {

