@@ -2,8 +2,10 @@
 //!
 //! It decides what exists; what a kind means is its strategy's. Adding a kind is one row here and one folder there.
 
+mod custom;
 mod table;
 
+pub use custom::{Definition, intern};
 pub use table::*;
 
 /// Which Raft group holds a kind's objects. Frozen: moving a kind is a migration.
@@ -15,7 +17,7 @@ pub enum StoreGroup {
 }
 
 /// One kind of one group and version.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Kind {
     /// Empty for the core group.
     pub group: &'static str,
@@ -33,7 +35,7 @@ pub struct Kind {
 }
 
 /// Something below an object's path: `pods/log`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Subresource {
     pub name: &'static str,
     /// The kind that it speaks, with that kind's group and version.
@@ -68,6 +70,10 @@ impl Kind {
     }
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|s| s.name == name)
+    }
+    /// The kind whose objects stand behind this one in the store: another version, or another group's name for the same thing.
+    pub fn stored_as(&'static self) -> &'static Kind {
+        CONVERTED.iter().find(|(served, _)| *served == self).map_or(self, |(_, stored)| stored)
     }
     /// Whether `status` is written apart from the rest.
     pub fn has_status(&self) -> bool {

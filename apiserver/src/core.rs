@@ -4,18 +4,20 @@
 use crate::admission::{self, Admission};
 use crate::auth::authz::{Authorizer, StaticAuthorizer};
 use crate::auth::tokens::{TokenError, Tokens};
-use crate::cache::{Group, Object, Resource};
+use crate::cache::{Group, Object};
 use crate::config::Config;
 use crate::connect::KubeletClient;
+use crate::custom::Custom;
 use crate::fairness::Fairness;
 use crate::http::Outcome;
 use crate::metrics::Metrics;
 use crate::rest::stored::Stored;
+use crate::served::{Registry, Served};
+use arc_swap::ArcSwap;
 use gantry_apimachinery::clock::Clock;
-use gantry_apimachinery::kinds::{Kind, StoreGroup};
+use gantry_apimachinery::kinds::{KINDS, Kind, StoreGroup};
 use gantry_apimachinery::status::Status;
 use gantry_store::{RangeRequest, Store, StoreError};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// One store per group. All three may be one and the same in tests.
@@ -24,13 +26,6 @@ pub struct Stores {
     pub state: Arc<dyn Store>,
     pub leases: Arc<dyn Store>,
     pub events: Arc<dyn Store>,
-}
-
-/// A kind's cache and the group (store, revision line) that it belongs to.
-#[derive(Clone)]
-pub struct Served {
-    pub resource: Arc<Resource>,
-    pub group: Arc<Group>,
 }
 
 /// The server cannot start like this.
@@ -46,7 +41,10 @@ pub struct Core {
     pub config: Config,
     pub clock: Arc<dyn Clock>,
     pub groups: [Arc<Group>; 3],
-    served: HashMap<(&'static str, &'static str), Served>,
+    built_in: Registry,
+    /// The kinds of the table and the custom resources that are served now.
+    registry: ArcSwap<Registry>,
+    pub custom: Custom,
     pub tokens: Tokens,
     pub authorizer: Box<dyn Authorizer>,
     pub fairness: Fairness,
@@ -63,15 +61,16 @@ impl Core {
             group(StoreGroup::Leases, stores.leases),
             group(StoreGroup::Events, stores.events),
         ];
-        let served = groups
-            .iter()
-            .flat_map(|group| {
-                group.resources().map(move |resource| {
-                    let served = Served { resource: resource.clone(), group: group.clone() };
-                    ((resource.kind.group, resource.kind.plural), served)
-                })
-            })
-            .collect();
+        let mut built_in = Registry::default();
+        for kind in KINDS.iter().copied() {
+            let kept = groups.iter().find_map(|group| Some((group, group.built_in(kind.stored_as())?)));
+            match kept.filter(|_| kind.is_stored()) {
+                Some((group, resource)) => {
+                    built_in.add(Arc::new(Served::built_in(kind, resource.clone(), group.clone())));
+                }
+                None => built_in.add_virtual(kind),
+            }
+        }
         Ok(Self {
             tokens: Tokens::new(&config.token_private_key, &config.token_public_key, config.issuer.clone())?,
             kubelet: config.kubelet.as_ref().map(KubeletClient::new).transpose()?,
@@ -82,28 +81,34 @@ impl Core {
             config,
             clock,
             groups,
-            served,
+            custom: Custom::default(),
+            registry: ArcSwap::from_pointee(built_in.clone()),
+            built_in,
         })
     }
 
-    /// The cache of a stored kind.
-    pub fn served(&self, kind: &Kind) -> Option<&Served> {
-        self.served.get(&(kind.group, kind.plural))
+    /// Everything that is served now.
+    pub fn registry(&self) -> Arc<Registry> {
+        self.registry.load_full()
     }
 
-    /// As [`Core::served`], for kinds that are known to be stored.
-    pub fn stored_kind(&self, kind: &Kind) -> &Served {
-        self.served(kind).expect("every kind with the verb get has a cache")
+    /// Serves these custom resources beside the kinds of the table, and no others.
+    pub fn serve_custom(&self, custom: impl IntoIterator<Item = Arc<Served>>) {
+        let mut registry = self.built_in.clone();
+        custom.into_iter().for_each(|served| registry.add(served));
+        self.registry.store(Arc::new(registry));
     }
 
-    pub fn all_served(&self) -> impl Iterator<Item = &Served> {
-        self.served.values()
+    /// A stored kind of the table.
+    pub fn stored_kind(&self, kind: &Kind) -> &Arc<Served> {
+        let served = self.built_in.find(kind.group, kind.version, kind.plural);
+        served.expect("every kind with the verb get has a cache")
     }
 
     /// An object as the cache has it, possibly a moment old.
     pub fn cached(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Object>> {
         let path = if kind.namespaced { format!("{namespace}/{name}") } else { name.to_owned() };
-        self.served(kind)?.resource.get(&path)
+        self.built_in.find(kind.group, kind.version, kind.plural)?.resource.get(&path)
     }
 
     /// An object as the store has it now.

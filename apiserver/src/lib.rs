@@ -9,12 +9,15 @@ pub mod core;
 pub mod admission;
 pub mod auth;
 pub mod cache;
+pub mod convert;
+pub mod custom;
 pub mod effects;
 pub mod fairness;
 pub mod kinds;
 pub mod pipeline;
 pub mod rest;
 pub mod route;
+pub mod served;
 
 pub mod connect;
 pub mod endpoints;
@@ -25,6 +28,7 @@ pub mod bootstrap;
 pub mod http;
 pub mod in_process;
 pub mod metrics;
+mod outbound;
 pub mod presence;
 pub mod server;
 

@@ -92,7 +92,7 @@ impl Metrics {
 
     /// Everything as text, gauges as they are now.
     pub fn render(&self, core: &Core) -> String {
-        for served in core.all_served() {
+        for served in core.registry().all() {
             let labels = ResourceLabels { resource: served.resource.kind.resource() };
             let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
             self.objects.get_or_create(&labels).set(count(served.resource.len()));

@@ -44,7 +44,7 @@ pub async fn handle(core: &Core, connection: Option<&UserInfo>, lifetime: &Lifet
     let query = Query::parse(request.uri().query());
     let target = Target::parse(request.method(), request.uri().path(), &query);
     let head = request.method() == Method::HEAD;
-    let (verb, resource) = labels(&target, request.method());
+    let (verb, resource) = labels(core, &target, request.method());
     let outcome = gates(core, connection, lifetime, query, target, request).await;
     let mut response = outcome.unwrap_or_else(|status| failure(&status));
     if head {
@@ -55,10 +55,10 @@ pub async fn handle(core: &Core, connection: Option<&UserInfo>, lifetime: &Lifet
     response
 }
 
-fn labels(target: &Target, method: &Method) -> (String, String) {
+fn labels(core: &Core, target: &Target, method: &Method) -> (String, String) {
     match target {
         Target::Resource { verb, path } => {
-            let known = gantry_apimachinery::kinds::by_resource(&path.group, &path.version, &path.resource);
+            let known = core.registry().kind(&path.group, &path.version, &path.resource);
             let resource = known.map_or_else(|| "unknown".to_owned(), |kind| kind.resource());
             (verb.map_or("unknown", Verb::as_str).to_owned(), resource)
         }

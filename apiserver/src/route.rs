@@ -15,24 +15,24 @@ use crate::rest::delete::{DeleteOptions, delete, delete_collection};
 use crate::rest::output::{Include, Writer};
 use crate::rest::stored::Written;
 use crate::rest::{create, get, list, patch, update, watch};
+use crate::served::Served;
 use crate::subresources::{binding, eviction, finalize, reviews, scale, token};
 use bytes::Bytes;
 use gantry_apimachinery::fields::FieldSelector;
-use gantry_apimachinery::kinds::{Kind, POD, by_resource};
+use gantry_apimachinery::kinds::{Kind, POD};
 use gantry_apimachinery::status::{Details, Status};
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Answers a request for a resource.
 pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, request: Request) -> Outcome<Response> {
-    let kind = by_resource(&path.group, &path.version, &path.resource).ok_or_else(Status::no_such_resource)?;
+    let (kind, served) = find(at, path).await?;
     if !kind.namespaced && !path.namespace.is_empty() {
         return Err(Status::no_such_resource().into());
     }
-    if !kind.is_stored() {
-        return posted(at, verb, kind, path, request).await;
-    }
+    let Some(served) = served else { return posted(at, verb, kind, path, request).await };
     let named = !path.name.is_empty();
     if path.subresource.is_empty() {
         let unplaced = kind.namespaced && path.namespace.is_empty() && (named || !verb.is_read());
@@ -53,11 +53,10 @@ pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, requ
     if matches!(path.subresource.as_str(), "log" | "exec" | "attach" | "portforward") {
         return connect::pod(at.core, &path.namespace, &path.name, &path.subresource, &at.query, request).await;
     }
-    let served = at.core.stored_kind(kind);
     let agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("");
     let call = Call {
         core: at.core,
-        served,
+        served: &served,
         namespace: &path.namespace,
         name: &path.name,
         subresource: Some(path.subresource.as_str()).filter(|sub| !sub.is_empty()),
@@ -76,6 +75,21 @@ pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, requ
         Verb::Get | Verb::List | Verb::Watch => read_verb(at, verb, &call, writer).await,
         _ => write_verb(at, verb, call, writer, request).await,
     }
+}
+
+/// What is served under this path. Before a client hears that it is not there, this server has seen everything that was
+/// acknowledged: another one may have established a custom resource just now.
+async fn find(at: &Identified<'_>, path: &ResourcePath) -> Outcome<(&'static Kind, Option<Arc<Served>>)> {
+    let look = || {
+        let registry = at.core.registry();
+        let kind = registry.kind(&path.group, &path.version, &path.resource)?;
+        Some((kind, registry.find(&path.group, &path.version, &path.resource).cloned()))
+    };
+    if let Some(found) = look() {
+        return Ok(found);
+    }
+    at.core.custom.caught_up(at.core).await;
+    look().ok_or_else(|| Status::no_such_resource().into())
 }
 
 /// Fresh random bits: 61 of a version 4 UUID's, well mixed.
@@ -141,24 +155,26 @@ async fn object_verb(
     input: Input,
     body: &Bytes,
 ) -> Outcome<Response> {
-    let resource = &call.served.resource;
+    let served = call.served;
     match verb {
-        Verb::Create => writer.written(resource, &create::create(call, call.decode(input, body)?).await?),
-        Verb::Update => writer.written(resource, &update::replace(call, call.decode(input, body)?).await?),
-        Verb::Patch => writer.written(resource, &patch::patch(call, input, body).await?),
+        Verb::Create => writer.written(served, &create::create(call, call.decode(input, body)?).await?).await,
+        Verb::Update => writer.written(served, &update::replace(call, call.decode(input, body)?).await?).await,
+        Verb::Patch => writer.written(served, &patch::patch(call, input, body).await?).await,
         Verb::Delete => {
             let options = delete_options(&at.query, input, body)?;
             let one = options.with_dry_run(call);
-            deleted(call, writer, &delete(&one, &options).await?)
+            deleted(call, writer, &delete(&one, &options).await?).await
         }
         Verb::DeleteCollection => {
             let options = delete_options(&at.query, input, body)?;
             let one = options.with_dry_run(call);
-            let selection = Selection::read(resource, call.namespace, call.name, &at.query)?;
+            let selection = Selection::read(&served.resource, call.namespace, call.name, &at.query)?;
             let all = delete_collection(&one, &selection, &options).await?;
-            let items = all.iter().map(Written::json).collect::<Outcome<Vec<Bytes>>>()?;
-            let items =
-                items.iter().map(|item| String::from_utf8_lossy(item).into_owned()).collect::<Vec<_>>().join(",");
+            let mut items = Vec::with_capacity(all.len());
+            for written in &all {
+                items.push(String::from_utf8_lossy(&served.show_written(written).await?).into_owned());
+            }
+            let items = items.join(",");
             let (kind, version) = (call.kind().list_kind(), call.kind().api_version());
             let list =
                 format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{}},\"items\":[{items}]}}");
@@ -184,9 +200,9 @@ fn decode_options(input: Input, body: &Bytes) -> Outcome<Value> {
 }
 
 /// A pod answers with itself, as in Kubernetes; anything else that is gone at once answers `Status`.
-fn deleted(call: &Call<'_>, writer: &Writer, written: &Written) -> Outcome<Response> {
+async fn deleted(call: &Call<'_>, writer: &Writer, written: &Written) -> Outcome<Response> {
     if !written.deleted || call.kind() == &POD {
-        return writer.written(&call.served.resource, written);
+        return writer.written(call.served, written).await;
     }
     let value: Value = serde_json::from_slice(&written.bytes).map_err(Status::internal)?;
     let details = Details {
@@ -217,7 +233,7 @@ async fn subresource_verb(
         ("scale", Verb::Update) => writer.value(StatusCode::OK, &scale::replace(call, input, body).await?),
         ("scale", Verb::Patch) => writer.value(StatusCode::OK, &scale::patch(call, input, body).await?),
         ("finalize", Verb::Update) => {
-            writer.written(&call.served.resource, &finalize::finalize(call, call.decode(input, body)?).await?)
+            writer.written(call.served, &finalize::finalize(call, call.decode(input, body)?).await?).await
         }
         ("binding", Verb::Create) => status_answer(writer, &binding::bind(call, &posted("", "Binding")?).await?),
         ("eviction", Verb::Create) => {

@@ -51,6 +51,9 @@ impl ApiServer {
         for group in &self.core.groups {
             group.wait_ready().await;
         }
+        let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
+        tokio::spawn(crate::custom::run(core, shutdown));
+        self.core.custom.ready().await;
         let mut tries = 0;
         loop {
             match bootstrap::run(&self.core).await {

@@ -49,6 +49,7 @@ pub static KINDS: &[&Kind] = &[
     &PRIORITY_CLASS,
     &FLOW_SCHEMA,
     &PRIORITY_LEVEL_CONFIGURATION,
+    &CUSTOM_RESOURCE_DEFINITION,
     &NODE_ALLOCATION,
     &AT_MOST_ONE_CLAIM,
     &BINDING_BATCH,
@@ -59,6 +60,23 @@ pub static KINDS: &[&Kind] = &[
     &SELF_SUBJECT_ACCESS_REVIEW,
     &SELF_SUBJECT_RULES_REVIEW,
 ];
+
+/// Kinds that are another face of a stored kind: (served, stored). The API server converts between them.
+pub static CONVERTED: &[(&Kind, &Kind)] = &[];
+
+pub static CUSTOM_RESOURCE_DEFINITION: Kind = Kind {
+    group: "apiextensions.k8s.io",
+    version: "v1",
+    kind: "CustomResourceDefinition",
+    plural: "customresourcedefinitions",
+    singular: "customresourcedefinition",
+    short_names: &["crd", "crds"],
+    categories: &["api-extensions"],
+    namespaced: false,
+    verbs: ALL,
+    subresources: &[sub("status", STATUS, "apiextensions.k8s.io", "v1", "CustomResourceDefinition")],
+    store: StoreGroup::State,
+};
 
 pub static POD: Kind = Kind {
     group: "",

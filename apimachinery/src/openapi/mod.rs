@@ -1,6 +1,7 @@
 //! Decides what the API says of itself: the OpenAPI v3 document of each group-version, their index, and the v2 document.
 //! All are made from the schema tables and the kind table when asked for, and never kept: nobody asks often.
 
+mod custom;
 mod paths;
 mod schemas;
 pub mod v2_protobuf;
@@ -45,42 +46,58 @@ impl Dialect {
     }
 }
 
+/// What is served: kinds of the table, and custom resources with their own schemas.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    pub kind: &'static Kind,
+    pub custom: Option<&'a Value>,
+}
+
+/// Every kind of the table.
+pub fn built_in() -> Vec<Row<'static>> {
+    KINDS.iter().map(|kind| Row { kind, custom: None }).collect()
+}
+
 /// The index at `/openapi/v3`: each document's address, with a hash of its content so that clients may cache it for ever.
 /// `edition` names the texts that the documents will be given.
-pub fn v3_index(edition: &str) -> Vec<u8> {
+pub fn v3_index(rows: &[Row<'_>], edition: &str) -> Vec<u8> {
     let mut paths = Map::new();
-    for (group, version) in group_versions() {
+    let versions: BTreeSet<_> = rows.iter().map(|row| (row.kind.group, row.kind.version)).collect();
+    for (group, version) in versions {
         let path = group_path(group, version);
-        let url = format!("/openapi/v3/{path}?hash={}", hash(group, version, edition));
+        let url = format!("/openapi/v3/{path}?hash={}", hash(rows, group, version, edition));
         paths.insert(path, json!({ "serverRelativeURL": url }));
     }
     json!({ "paths": paths }).to_string().into_bytes()
 }
 
 /// The hash that the index gives for this document. It covers everything a document is made from.
-pub fn hash(group: &str, version: &str, edition: &str) -> String {
+pub fn hash(rows: &[Row<'_>], group: &str, version: &str, edition: &str) -> String {
     let mut hasher = Sha256::new();
     hasher.update(edition);
     hasher.update(env!("CARGO_PKG_VERSION"));
     hasher.update(Schema::builtin().digest());
-    for kind in kinds_of(group, version) {
-        hasher.update(format!("{kind:?}"));
+    for row in rows_of(rows, group, version) {
+        hasher.update(format!("{:?}", row.kind));
+        if let Some(schema) = row.custom {
+            hasher.update(schema.to_string());
+        }
     }
     hasher.finalize().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 /// The document of one group-version, or nothing if it is not served. `group` is empty for the core group.
-pub fn v3(group: &str, version: &str, prose: &dyn Prose) -> Option<Vec<u8>> {
-    let kinds: Vec<&Kind> = kinds_of(group, version).collect();
-    if kinds.is_empty() {
+pub fn v3(rows: &[Row<'_>], group: &str, version: &str, prose: &dyn Prose) -> Option<Vec<u8>> {
+    let rows = rows_of(rows, group, version);
+    if rows.is_empty() {
         return None;
     }
     let document = json!({
         "openapi": "3.0.0",
         "info": info(),
-        "paths": paths::of(&kinds, Dialect::V3),
+        "paths": paths::of(&rows, Dialect::V3),
         "components": {
-            "schemas": schemas::of(&reachable(&kinds), Dialect::V3, prose),
+            "schemas": all_schemas(&rows, Dialect::V3, prose),
             "securitySchemes": security(),
         },
     });
@@ -88,16 +105,27 @@ pub fn v3(group: &str, version: &str, prose: &dyn Prose) -> Option<Vec<u8>> {
 }
 
 /// The v2 document, of all group-versions at once.
-pub fn v2(prose: &dyn Prose) -> Vec<u8> {
+pub fn v2(rows: &[Row<'_>], prose: &dyn Prose) -> Vec<u8> {
     let document = json!({
         "swagger": "2.0",
         "info": info(),
-        "paths": paths::of(KINDS, Dialect::V2),
-        "definitions": schemas::of(&reachable(KINDS), Dialect::V2, prose),
+        "paths": paths::of(rows, Dialect::V2),
+        "definitions": all_schemas(rows, Dialect::V2, prose),
         "securityDefinitions": security(),
         "security": [{ "BearerToken": [] }],
     });
     document.to_string().into_bytes()
+}
+
+fn all_schemas(rows: &[Row<'_>], dialect: Dialect, prose: &dyn Prose) -> Map<String, Value> {
+    let kinds: Vec<&Kind> = rows.iter().map(|row| row.kind).collect();
+    let mut all = schemas::of(&reachable(&kinds), dialect, prose);
+    for row in rows {
+        if let Some(schema) = row.custom {
+            all.extend(custom::schemas(row.kind, schema, dialect));
+        }
+    }
+    all
 }
 
 fn info() -> Value {
@@ -109,12 +137,8 @@ fn security() -> Value {
         "description": "Bearer Token authentication" } })
 }
 
-fn group_versions() -> BTreeSet<(&'static str, &'static str)> {
-    KINDS.iter().map(|kind| (kind.group, kind.version)).collect()
-}
-
-fn kinds_of(group: &str, version: &str) -> impl Iterator<Item = &'static Kind> {
-    KINDS.iter().copied().filter(move |kind| kind.group == group && kind.version == version)
+fn rows_of<'a>(rows: &[Row<'a>], group: &str, version: &str) -> Vec<Row<'a>> {
+    rows.iter().copied().filter(|row| row.kind.group == group && row.kind.version == version).collect()
 }
 
 /// `api/v1`, `apis/apps/v1`.
@@ -131,7 +155,7 @@ fn reachable(kinds: &[&Kind]) -> Vec<Type<'static>> {
         queue.extend(schema.kind(kind.group, kind.version, &kind.list_kind()));
         queue.extend(kind.subresources.iter().filter_map(|sub| schema.kind(sub.group, sub.version, sub.kind)));
     }
-    for body in ["APIResourceList", "DeleteOptions", "Status", "WatchEvent", "Patch"] {
+    for body in ["APIResourceList", "DeleteOptions", "ListMeta", "ObjectMeta", "Status", "WatchEvent", "Patch"] {
         queue.extend(schema.named(&format!("io.k8s.apimachinery.pkg.apis.meta.v1.{body}")));
     }
     let mut seen = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Decides which operations a document lists: the verbs of each kind and subresource at their real paths, with the
 //! parameters by which kubectl recognises what the server can do (`fieldValidation` on PATCH).
 
-use super::{Dialect, schemas};
+use super::{Dialect, Row, custom, schemas};
 use crate::kinds::Kind;
 use crate::schema::Schema;
 use serde_json::{Map, Value, json};
@@ -56,10 +56,11 @@ const ON_SUBRESOURCE: [Operation; 4] = [
     ("patch", "patch", "patch", "patch"),
 ];
 
-pub(super) fn of(kinds: &[&Kind], dialect: Dialect) -> Map<String, Value> {
+pub(super) fn of(rows: &[Row<'_>], dialect: Dialect) -> Map<String, Value> {
     let mut paths = Map::new();
-    for kind in kinds {
-        let place = Place { kind, dialect };
+    for row in rows {
+        let kind = row.kind;
+        let place = Place { kind, dialect, custom: row.custom.is_some() };
         let root = kind.path("{namespace}", "");
         let mut collection = place.operations(&ON_COLLECTION, kind.verbs, None);
         let mut object = place.operations(&ON_OBJECT, kind.verbs, None);
@@ -92,6 +93,7 @@ fn insert(paths: &mut Map<String, Value>, path: String, operations: Map<String, 
 struct Place<'k> {
     kind: &'k Kind,
     dialect: Dialect,
+    custom: bool,
 }
 
 impl Place<'_> {
@@ -129,6 +131,8 @@ impl Place<'_> {
         });
         let body = match verb {
             "create" | "update" => Some((self.reference(group, version, name), &OBJECT_TYPES[..])),
+            // A custom resource has no merge keys.
+            "patch" if self.custom => Some((self.meta("Patch"), &PATCH_TYPES[..3])),
             "patch" => Some((self.meta("Patch"), &PATCH_TYPES[..])),
             "delete" | "deletecollection" => Some((self.meta("DeleteOptions"), &OBJECT_TYPES[..])),
             _ => None,
@@ -217,6 +221,7 @@ impl Place<'_> {
     fn reference(&self, group: &str, version: &str, kind: &str) -> Value {
         match Schema::builtin().kind(group, version, kind) {
             Some(ty) => json!({ "$ref": self.dialect.reference(&ty.name()) }),
+            None if self.custom => json!({ "$ref": self.dialect.reference(&custom::name(group, version, kind)) }),
             None => json!({ "type": "string" }),
         }
     }

@@ -2,8 +2,7 @@
 //! their query parameters and the kinds they are for (by these kubectl finds out whether the server validates fields, for
 //! `kind: List` in particular). Schemas are left to v3. Field numbers are those of gnostic's `openapi.v2.Document`.
 
-use super::{Dialect, KUBERNETES_VERSION, paths};
-use crate::kinds::KINDS;
+use super::{Dialect, KUBERNETES_VERSION, Row, paths};
 use crate::protobuf::wire::Writer;
 use serde_json::Value;
 
@@ -15,12 +14,12 @@ const KIND: &str = "x-kubernetes-group-version-kind";
 pub const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 pub const ANSWERED: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-pub fn document() -> Vec<u8> {
+pub fn document(rows: &[Row<'_>]) -> Vec<u8> {
     let mut document = Writer::default();
     document.bytes(1, b"2.0");
     document.bytes(2, &info());
     let mut all = Writer::default();
-    for (path, operations) in paths::of(KINDS, Dialect::V2) {
+    for (path, operations) in paths::of(rows, Dialect::V2) {
         all.bytes(2, &named(&path, &path_item(&operations)));
     }
     document.bytes(8, &all.into_bytes());
@@ -103,7 +102,7 @@ mod tests {
 
     #[test]
     fn kubectl_finds_that_patches_validate_fields() {
-        let document = document();
+        let document = document(&crate::openapi::built_in());
         let paths = field(&only(&document, &[8]), 2);
         let path = paths.iter().find(|entry| only(entry, &[1]) == b"/api/v1/namespaces/{name}").expect("a Namespace");
         let patch = only(path, &[2, 8]);

@@ -4,15 +4,19 @@
 
 use super::object::{EventType, Object};
 use super::resource::{HistoryLimits, Resource};
+use crate::kinds::Selectable;
 use gantry_apimachinery::clock::Clock;
-use gantry_apimachinery::kinds::{KINDS, StoreGroup};
+use gantry_apimachinery::kinds::{KINDS, Kind, StoreGroup};
 use gantry_apimachinery::time::Timestamp;
-use gantry_store::{EventKind, RangeRequest, Revision, Store, StoreError, WatchBatch, WatchRequest, prefix_end};
+use gantry_store::{
+    EventKind, KeyValue, RangeRequest, Revision, Store, StoreError, WatchBatch, WatchRequest, prefix_end,
+};
+use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex, Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 const ROOT: &str = "/registry/";
@@ -31,11 +35,22 @@ pub struct Behind {
     pub wanted: u64,
 }
 
+/// A custom resource on its way into the cache, and whom to tell.
+struct Arrival {
+    resource: Arc<Resource>,
+    taken: oneshot::Sender<()>,
+}
+
 /// The caches of all resources that one store holds.
 pub struct Group {
     pub which: StoreGroup,
     pub store: Arc<dyn Store>,
-    resources: HashMap<String, Arc<Resource>>,
+    built_in: HashMap<String, Arc<Resource>>,
+    custom: RwLock<HashMap<String, Arc<Resource>>>,
+    /// Custom resources that wait for the feed to take them in.
+    arriving: mpsc::UnboundedSender<Arrival>,
+    arrivals: Mutex<mpsc::UnboundedReceiver<Arrival>>,
+    limits: HistoryLimits,
     applied: Arc<AtomicU64>,
     reached: watch::Sender<u64>,
     wanted: Notify,
@@ -47,18 +62,46 @@ pub struct Group {
 impl Group {
     pub fn new(which: StoreGroup, store: Arc<dyn Store>, limits: HistoryLimits, clock: Arc<dyn Clock>) -> Self {
         let applied = Arc::new(AtomicU64::new(0));
-        let resources = KINDS
+        let built_in = KINDS
             .iter()
             .copied()
-            .filter(|kind| kind.store == which && kind.is_stored())
+            .filter(|kind| kind.store == which && kind.is_stored() && kind.stored_as() == *kind)
             .map(|kind| (kind.resource(), Arc::new(Resource::new(kind, limits, applied.clone()))))
             .collect();
-        let reached = watch::Sender::new(0);
-        Self { which, store, resources, applied, reached, wanted: Notify::new(), stuck: Notify::new(), clock }
+        let (arriving, arrivals) = mpsc::unbounded_channel();
+        Self {
+            which,
+            store,
+            built_in,
+            custom: RwLock::default(),
+            arriving,
+            arrivals: Mutex::new(arrivals),
+            limits,
+            applied,
+            reached: watch::Sender::new(0),
+            wanted: Notify::new(),
+            stuck: Notify::new(),
+            clock,
+        }
     }
 
-    pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.resources.values()
+    /// The objects of a kind of the table.
+    pub fn built_in(&self, kind: &Kind) -> Option<&Arc<Resource>> {
+        self.built_in.get(&kind.resource())
+    }
+
+    /// Begins to keep the objects of a custom resource, in place of those that were kept under its name before. Answers once they
+    /// are all here.
+    pub async fn add_custom(&self, kind: &'static Kind, selectable: Vec<Selectable>) -> Option<Arc<Resource>> {
+        let resource = Arc::new(Resource::selectable_by(kind, selectable, self.limits, self.applied.clone()));
+        let (taken, ready) = oneshot::channel();
+        self.arriving.send(Arrival { resource: resource.clone(), taken }).ok()?;
+        ready.await.ok().map(|()| resource)
+    }
+
+    /// Keeps the objects of a custom resource no longer.
+    pub fn remove_custom(&self, kind: &Kind) {
+        self.custom.write().remove(&kind.resource());
     }
 
     pub fn applied(&self) -> u64 {
@@ -158,6 +201,7 @@ impl Group {
                     Some(Err(error)) => return Err(error),
                     None => return Ok(()),
                 },
+                Some(arrival) = async { self.arrivals.lock().await.recv().await } => self.take_in(arrival).await?,
                 () = self.wanted.notified() => watch.request_progress(),
                 // The next watch goes to the member that answered last, from where this one came to.
                 () = self.stuck.notified() => {
@@ -166,6 +210,40 @@ impl Group {
                 }
             }
         }
+    }
+
+    /// Reads the objects of a resource as they are at the feed's own revision, so that what the watch brings next follows them.
+    async fn take_in(&self, arrival: Arrival) -> Result<(), StoreError> {
+        let resource = &arrival.resource;
+        let at = self.applied();
+        let mut request = RangeRequest {
+            limit: PAGE,
+            revision: Some(Revision(at)),
+            ..RangeRequest::prefix(resource.kind.key_prefix(""))
+        };
+        let mut objects = Vec::new();
+        loop {
+            let reply = match self.store.range(request.clone()).await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    // The feed begins anew, and takes it in then.
+                    let _ = self.arriving.send(arrival);
+                    return Err(error);
+                }
+            };
+            if let Some(last) = reply.kvs.last() {
+                request.start = [&last.key[..], b"\0"].concat().into();
+            }
+            objects.extend(reply.kvs.iter().filter_map(|kv| parse(resource, kv)));
+            if !reply.more {
+                break;
+            }
+        }
+        resource.reset(objects, at);
+        self.custom.write().insert(resource.kind.resource(), resource.clone());
+        // Who asked may be gone.
+        let _ = arrival.taken.send(());
+        Ok(())
     }
 
     /// Reads everything at one revision.
@@ -182,11 +260,8 @@ impl Group {
             }
             for kv in reply.kvs {
                 let Some((resource, _)) = self.locate(&kv.key) else { continue };
-                match Object::parse(&kv.value, kv.mod_revision.0, EventType::Added, resource.selectable) {
-                    Ok(object) => found.entry(resource.kind.resource()).or_default().push(object),
-                    Err(error) => {
-                        tracing::error!(key = %String::from_utf8_lossy(&kv.key), %error, "skipping a stored object")
-                    }
+                if let Some(object) = parse(&resource, &kv) {
+                    found.entry(resource.kind.resource()).or_default().push(object);
                 }
             }
             if !reply.more {
@@ -194,7 +269,10 @@ impl Group {
             }
         }
         let revision = at.map_or(0, |at| at.0);
-        for (name, resource) in &self.resources {
+        let custom: Vec<_> =
+            self.custom.read().iter().map(|(name, resource)| (name.clone(), resource.clone())).collect();
+        let built_in = self.built_in.iter().map(|(name, resource)| (name.clone(), resource.clone()));
+        for (name, resource) in built_in.chain(custom) {
             resource.reset(found.remove(name.as_str()).unwrap_or_default(), revision);
         }
         self.publish(revision);
@@ -202,10 +280,14 @@ impl Group {
     }
 
     /// The resource that a key belongs to, and the object's path in it.
-    fn locate<'k>(&self, key: &'k [u8]) -> Option<(&Arc<Resource>, &'k str)> {
+    fn locate<'k>(&self, key: &'k [u8]) -> Option<(Arc<Resource>, &'k str)> {
         let rest = std::str::from_utf8(key).ok()?.strip_prefix(ROOT)?;
         let (segment, path) = rest.split_once('/')?;
-        Some((self.resources.get(segment)?, path))
+        let resource = match self.built_in.get(segment) {
+            Some(resource) => resource.clone(),
+            None => self.custom.read().get(segment)?.clone(),
+        };
+        Some((resource, path))
     }
 
     fn apply(&self, batch: WatchBatch) {
@@ -217,7 +299,7 @@ impl Group {
                 EventKind::Delete => resource.delete(path, revision, now_ms),
                 EventKind::Put => {
                     let born = if event.kv.version == 1 { EventType::Added } else { EventType::Modified };
-                    match Object::parse(&event.kv.value, revision, born, resource.selectable) {
+                    match Object::parse(&event.kv.value, revision, born, &resource.selectable) {
                         Ok(object) => resource.put(path, object, now_ms),
                         Err(error) => tracing::error!(%path, %error, "skipping a stored object"),
                     }
@@ -235,6 +317,14 @@ impl Group {
             newer
         });
     }
+}
+
+fn parse(resource: &Resource, kv: &KeyValue) -> Option<Object> {
+    let object = Object::parse(&kv.value, kv.mod_revision.0, EventType::Added, &resource.selectable);
+    if let Err(error) = &object {
+        tracing::error!(key = %String::from_utf8_lossy(&kv.key), %error, "skipping a stored object");
+    }
+    object.ok()
 }
 
 #[cfg(test)]

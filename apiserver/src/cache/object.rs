@@ -213,17 +213,19 @@ impl Object {
 
     /// Computes once per version, from null for what cannot be read. One kind uses one type.
     pub fn derived<T: Send + Sync + 'static>(&self, compute: impl FnOnce(&Value) -> T) -> &T {
-        self.derived
-            .get_or_init(|| Box::new(compute(&self.value().unwrap_or_default())))
-            .downcast_ref()
-            .expect("one kind derives one type")
+        self.derived_by(|| compute(&self.value().unwrap_or_default()))
+    }
+
+    /// As [`Self::derived`], of something that is not read from the object.
+    pub fn derived_by<T: Send + Sync + 'static>(&self, compute: impl FnOnce() -> T) -> &T {
+        self.derived.get_or_init(|| Box::new(compute())).downcast_ref().expect("one kind derives one type")
     }
 }
 
 fn read_fields(bytes: &[u8], selectable: &[Selectable]) -> Result<Box<[Box<str>]>, serde_json::Error> {
     let mut found: Vec<Option<Box<str>>> = vec![None; selectable.len()];
     if !selectable.is_empty() {
-        let wanted: Vec<(&str, usize)> = selectable.iter().enumerate().map(|(i, s)| (s.path, i)).collect();
+        let wanted: Vec<(&str, usize)> = selectable.iter().enumerate().map(|(i, s)| (&*s.path, i)).collect();
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
         Walk { wanted: &wanted, found: &mut found }.deserialize(&mut deserializer)?;
     }

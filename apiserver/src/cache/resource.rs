@@ -6,18 +6,14 @@
 use super::object::{EventType, Object};
 use super::selector::Selection;
 use super::watcher::{Dispatch, Watchers};
-use crate::kinds::{Selectable, Strategy, strategy};
+use crate::kinds::{Selectable, strategy};
 use gantry_apimachinery::kinds::Kind;
-use gantry_apimachinery::schema::{Schema, Type};
 use imbl::OrdMap;
 use parking_lot::RwLock;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
-
-/// Kinds with a status that Kubernetes keeps no generation for.
-const WITHOUT_GENERATION: [&str; 3] = ["namespaces", "nodes", "services"];
 
 /// The current objects by store path (`namespace/name`), in the store's key order.
 pub type Tree = OrdMap<Box<str>, Arc<Object>>;
@@ -117,13 +113,9 @@ pub struct TooOld {
 }
 
 pub struct Resource {
+    /// The kind as it is stored.
     pub kind: &'static Kind,
-    pub strategy: &'static dyn Strategy,
-    pub selectable: &'static [Selectable],
-    /// The kind's fields; arbitrary JSON for kinds that the schema does not have.
-    pub schema: Type<'static>,
-    /// Whether objects count the changes of their spec in `metadata.generation`.
-    pub has_generation: bool,
+    pub selectable: Vec<Selectable>,
     /// Which selectable field is `spec.nodeName`.
     node_field: Option<usize>,
     limits: HistoryLimits,
@@ -153,15 +145,23 @@ pub enum From {
 }
 
 impl Resource {
+    /// Of a kind of the table.
     pub fn new(kind: &'static Kind, limits: HistoryLimits, applied: Arc<AtomicU64>) -> Self {
-        let strategy = strategy(kind.group, kind.plural);
+        let selectable = strategy(kind.group, kind.plural).selectable().to_vec();
+        Self::selectable_by(kind, selectable, limits, applied)
+    }
+
+    /// Of a kind whose objects these fields select.
+    pub fn selectable_by(
+        kind: &'static Kind,
+        selectable: Vec<Selectable>,
+        limits: HistoryLimits,
+        applied: Arc<AtomicU64>,
+    ) -> Self {
         Self {
             kind,
-            strategy,
-            selectable: strategy.selectable(),
-            node_field: strategy.selectable().iter().position(|field| field.path == "spec.nodeName"),
-            schema: Schema::builtin().kind(kind.group, kind.version, kind.kind).unwrap_or_else(Type::any),
-            has_generation: kind.has_status() && !WITHOUT_GENERATION.contains(&kind.plural),
+            node_field: selectable.iter().position(|field| field.path == "spec.nodeName"),
+            selectable,
             limits,
             applied,
             state: RwLock::new(State {
@@ -195,6 +195,11 @@ impl Resource {
     pub fn on_node(&self, node: &str) -> Snapshot {
         let state = self.state.read();
         Snapshot { tree: state.by_node.get(node).cloned().unwrap_or_default(), revision: self.revision_of(&state) }
+    }
+
+    /// The newest change of this resource that is here.
+    pub fn changed_at(&self) -> u64 {
+        self.state.read().revision
     }
 
     pub fn len(&self) -> usize {

@@ -1,13 +1,17 @@
 //! Discovery from the kind table: plain (`/api`, `/apis`, `/apis/G`, `/apis/G/V`) and aggregated v2. Decides the order of groups.
 
 use crate::core::Core;
-use gantry_apimachinery::kinds::{KINDS, Kind, Subresource};
+use crate::custom::rank;
+use gantry_apimachinery::kinds::{Kind, Subresource};
 use serde_json::{Value, json};
 
-/// Groups in the table's order; the core group is empty.
-fn group_names() -> Vec<&'static str> {
+/// What is served, at one moment.
+pub type Kinds<'k> = &'k [&'static Kind];
+
+/// Groups in the order of their kinds; the core group is empty.
+fn group_names(kinds: Kinds<'_>) -> Vec<&'static str> {
     let mut groups: Vec<&str> = Vec::new();
-    for kind in KINDS {
+    for kind in kinds {
         if !groups.contains(&kind.group) {
             groups.push(kind.group);
         }
@@ -15,29 +19,31 @@ fn group_names() -> Vec<&'static str> {
     groups
 }
 
-fn versions(group: &str) -> Vec<&'static str> {
+/// The preferred version first.
+fn versions(kinds: Kinds<'_>, group: &str) -> Vec<&'static str> {
     let mut versions: Vec<&str> = Vec::new();
-    for kind in KINDS.iter().filter(|kind| kind.group == group) {
+    for kind in kinds.iter().filter(|kind| kind.group == group) {
         if !versions.contains(&kind.version) {
             versions.push(kind.version);
         }
     }
+    versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
     versions
 }
 
-fn kinds(group: &str, version: &str) -> impl Iterator<Item = &'static Kind> {
-    KINDS.iter().copied().filter(move |kind| kind.group == group && kind.version == version)
+fn kinds_of<'k>(kinds: Kinds<'k>, group: &'k str, version: &'k str) -> impl Iterator<Item = &'static Kind> + 'k {
+    kinds.iter().copied().filter(move |kind| kind.group == group && kind.version == version)
 }
 
 fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }
 
-pub fn root_paths() -> Vec<String> {
+pub fn root_paths(kinds: Kinds<'_>) -> Vec<String> {
     let mut paths: Vec<String> = ["/api", "/api/v1", "/apis"].map(str::to_owned).to_vec();
-    for group in group_names().into_iter().filter(|group| !group.is_empty()) {
+    for group in group_names(kinds).into_iter().filter(|group| !group.is_empty()) {
         paths.push(format!("/apis/{group}"));
-        paths.extend(versions(group).iter().map(|version| format!("/apis/{group}/{version}")));
+        paths.extend(versions(kinds, group).iter().map(|version| format!("/apis/{group}/{version}")));
     }
     let other = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
     paths.extend(other.map(str::to_owned));
@@ -50,22 +56,23 @@ pub fn core_versions(core: &Core) -> Value {
         "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]})
 }
 
-fn api_group(group: &str) -> Value {
-    let versions: Vec<Value> = versions(group)
+fn api_group(kinds: Kinds<'_>, group: &str) -> Value {
+    let versions: Vec<Value> = versions(kinds, group)
         .iter()
         .map(|version| json!({"groupVersion": group_version(group, version), "version": version}))
         .collect();
     json!({"name": group, "versions": versions, "preferredVersion": versions[0]})
 }
 
-pub fn groups() -> Value {
-    let groups: Vec<Value> = group_names().into_iter().filter(|group| !group.is_empty()).map(api_group).collect();
+pub fn groups(kinds: Kinds<'_>) -> Value {
+    let groups = group_names(kinds).into_iter().filter(|group| !group.is_empty());
+    let groups: Vec<Value> = groups.map(|group| api_group(kinds, group)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-pub fn group(name: &str) -> Option<Value> {
-    (!name.is_empty() && !versions(name).is_empty()).then(|| {
-        let mut group = api_group(name);
+pub fn group(kinds: Kinds<'_>, name: &str) -> Option<Value> {
+    (!name.is_empty() && !versions(kinds, name).is_empty()).then(|| {
+        let mut group = api_group(kinds, name);
         group["kind"] = "APIGroup".into();
         group["apiVersion"] = "v1".into();
         group
@@ -73,9 +80,9 @@ pub fn group(name: &str) -> Option<Value> {
 }
 
 /// `APIResourceList` of one group and version.
-pub fn resources(group: &str, version: &str) -> Option<Value> {
+pub fn resources(kinds: Kinds<'_>, group: &str, version: &str) -> Option<Value> {
     let mut resources = Vec::new();
-    for kind in kinds(group, version) {
+    for kind in kinds_of(kinds, group, version) {
         let mut row = json!({
             "name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced, "kind": kind.kind, "verbs": kind.verbs,
         });
@@ -104,23 +111,23 @@ fn subresource(kind: &Kind, sub: &Subresource) -> Value {
     row
 }
 
-pub fn aggregated_core() -> Value {
-    aggregated(&[""])
+pub fn aggregated_core(kinds: Kinds<'_>) -> Value {
+    aggregated(kinds, &[""])
 }
 
-pub fn aggregated_groups() -> Value {
-    let groups: Vec<&str> = group_names().into_iter().filter(|group| !group.is_empty()).collect();
-    aggregated(&groups)
+pub fn aggregated_groups(kinds: Kinds<'_>) -> Value {
+    let groups: Vec<&str> = group_names(kinds).into_iter().filter(|group| !group.is_empty()).collect();
+    aggregated(kinds, &groups)
 }
 
-fn aggregated(groups: &[&str]) -> Value {
+fn aggregated(kinds: Kinds<'_>, groups: &[&str]) -> Value {
     let items: Vec<Value> = groups
         .iter()
         .map(|group| {
-            let versions: Vec<Value> = versions(group)
+            let versions: Vec<Value> = versions(kinds, group)
                 .iter()
                 .map(|version| {
-                    let resources: Vec<Value> = kinds(group, version).map(aggregated_kind).collect();
+                    let resources: Vec<Value> = kinds_of(kinds, group, version).map(aggregated_kind).collect();
                     json!({"version": version, "freshness": "Current", "resources": resources})
                 })
                 .collect();

@@ -22,25 +22,29 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
     }
     let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let registry = core.registry();
+    let kinds = registry.kinds();
     match parts.as_slice() {
-        [] => json(headers, &json!({"paths": discovery::root_paths()})),
+        [] => json(headers, &json!({"paths": discovery::root_paths(kinds)})),
         ["version"] => json(headers, &version(core)),
         ["healthz" | "livez" | "readyz", ..] => health::serve(core, &parts, query).await,
         ["metrics"] => Ok(text(StatusCode::OK, core.metrics.render(core))),
-        ["api"] if negotiate::wants_aggregated_discovery(headers) => aggregated(&discovery::aggregated_core(), headers),
+        ["api"] if negotiate::wants_aggregated_discovery(headers) => {
+            aggregated(&discovery::aggregated_core(kinds), headers)
+        }
         ["apis"] if negotiate::wants_aggregated_discovery(headers) => {
-            aggregated(&discovery::aggregated_groups(), headers)
+            aggregated(&discovery::aggregated_groups(kinds), headers)
         }
         ["api"] => json(headers, &discovery::core_versions(core)),
-        ["apis"] => json(headers, &discovery::groups()),
-        ["api", version] => found(headers, discovery::resources("", version)),
-        ["apis", group] => found(headers, discovery::group(group)),
-        ["apis", group, version] => found(headers, discovery::resources(group, version)),
-        ["openapi", "v2"] if wants_protobuf_v2(headers) => protobuf_v2(headers),
-        ["openapi", "v2"] => document(headers, openapi::v2(&Texts::of_all_groups())),
-        ["openapi", "v3"] => document(headers, openapi::v3_index(prose::EDITION)),
-        ["openapi", "v3", "api", version] => open_api("", version, headers),
-        ["openapi", "v3", "apis", group, version] => open_api(group, version, headers),
+        ["apis"] => json(headers, &discovery::groups(kinds)),
+        ["api", version] => found(headers, discovery::resources(kinds, "", version)),
+        ["apis", group] => found(headers, discovery::group(kinds, group)),
+        ["apis", group, version] => found(headers, discovery::resources(kinds, group, version)),
+        ["openapi", "v2"] if wants_protobuf_v2(headers) => protobuf_v2(&registry.open_api(), headers),
+        ["openapi", "v2"] => document(headers, openapi::v2(&registry.open_api(), &Texts::of_all_groups())),
+        ["openapi", "v3"] => document(headers, openapi::v3_index(&registry.open_api(), prose::EDITION)),
+        ["openapi", "v3", "api", version] => open_api(&registry.open_api(), "", version, headers),
+        ["openapi", "v3", "apis", group, version] => open_api(&registry.open_api(), group, version, headers),
         [".well-known", "openid-configuration"] => json(headers, &core.tokens.discovery()),
         ["openid", "v1", "jwks"] => {
             Ok(respond(StatusCode::OK, "application/jwk-set+json", core.tokens.jwks().to_string()))
@@ -97,15 +101,15 @@ fn wants_protobuf_v2(headers: &HeaderMap) -> bool {
     accepted.flat_map(|text| text.split(',')).any(|media_type| media_type.trim().starts_with(v2_protobuf::ASKED))
 }
 
-fn protobuf_v2(headers: &HeaderMap) -> Outcome<Response> {
-    let body = v2_protobuf::document();
+fn protobuf_v2(rows: &[openapi::Row<'_>], headers: &HeaderMap) -> Outcome<Response> {
+    let body = v2_protobuf::document(rows);
     let etag = etag_of(&body);
     Ok(tagged(headers, respond(StatusCode::OK, v2_protobuf::ANSWERED, body), &etag))
 }
 
-fn open_api(group: &str, version: &str, headers: &HeaderMap) -> Outcome<Response> {
-    let body = openapi::v3(group, version, &Texts::of_group(group)).ok_or_else(Status::no_such_resource)?;
-    let etag = format!("\"{}\"", openapi::hash(group, version, prose::EDITION));
+fn open_api(rows: &[openapi::Row<'_>], group: &str, version: &str, headers: &HeaderMap) -> Outcome<Response> {
+    let body = openapi::v3(rows, group, version, &Texts::of_group(group)).ok_or_else(Status::no_such_resource)?;
+    let etag = format!("\"{}\"", openapi::hash(rows, group, version, prose::EDITION));
     Ok(tagged(headers, respond(StatusCode::OK, JSON, body), &etag))
 }
 

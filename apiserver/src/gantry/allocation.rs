@@ -33,7 +33,7 @@ pub fn totalled(core: &Core, object: &Object) -> Outcome<Arc<Object>> {
     let mut value = Stored::from_cache(object)?.value;
     with_totals(core, &mut value);
     let bytes = serde_json::to_vec(&value).map_err(Status::internal)?;
-    let selectable = core.stored_kind(&NODE_ALLOCATION).resource.selectable;
+    let selectable = &core.stored_kind(&NODE_ALLOCATION).resource.selectable;
     let object = Object::parse(&bytes, object.revision, EventType::Added, selectable);
     Ok(Arc::new(object.map_err(Status::internal)?))
 }

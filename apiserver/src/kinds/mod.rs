@@ -15,6 +15,7 @@ pub mod value;
 use crate::auth::UserInfo;
 use gantry_apimachinery::{status::FieldErrors, time::Timestamp};
 use serde_json::Value;
+use std::borrow::Cow;
 
 pub use columns::{Column, NAME_AGE};
 
@@ -38,26 +39,29 @@ impl Ctx<'_> {
 }
 
 /// A field that `fieldSelector` may name. It is read from the stored bytes, so it must be a plain path through objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selectable {
     /// What the client writes: `spec.nodeName`.
-    pub label: &'static str,
+    pub label: Cow<'static, str>,
     /// Where it stands in the object, dotted.
-    pub path: &'static str,
+    pub path: Cow<'static, str>,
     /// Its value when the object does not have it. Booleans are `"false"`.
     pub default: &'static str,
 }
 
 impl Selectable {
     pub const fn path(path: &'static str) -> Self {
-        Self { label: path, path, default: "" }
+        Self { label: Cow::Borrowed(path), path: Cow::Borrowed(path), default: "" }
     }
     pub const fn or(path: &'static str, default: &'static str) -> Self {
-        Self { label: path, path, default }
+        Self { label: Cow::Borrowed(path), path: Cow::Borrowed(path), default }
+    }
+    pub const fn alias_or(label: &'static str, path: &'static str, default: &'static str) -> Self {
+        Self { label: Cow::Borrowed(label), path: Cow::Borrowed(path), default }
     }
     /// A label that differs from the path (`source` of an Event is `source.component`).
     pub const fn alias(label: &'static str, path: &'static str) -> Self {
-        Self { label, path, default: "" }
+        Self { label: Cow::Borrowed(label), path: Cow::Borrowed(path), default: "" }
     }
 }
 
@@ -101,6 +105,11 @@ pub trait Strategy: Send + Sync {
         None
     }
 
+    /// A finalizer that holds every object from its deletion on, until whoever cleans up after it is done.
+    fn held_by(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Whether a change from `old` to `new` bumps `metadata.generation`. The default: anything outside metadata and status changed.
     fn bumps_generation(&self, new: &Value, old: &Value) -> bool {
         value::differs_outside(new, old, &["metadata", "status"])
@@ -126,6 +135,7 @@ macro_rules! strategies {
 strategies! {
     atmostoneclaim::AtMostOneClaim => "gantry.dev" "atmostoneclaims";
     configmap::ConfigMap => "" "configmaps";
+    customresourcedefinition::CustomResourceDefinition => "apiextensions.k8s.io" "customresourcedefinitions";
     controllerrevision::ControllerRevision => "apps" "controllerrevisions";
     daemonset::DaemonSet => "apps" "daemonsets";
     deployment::Deployment => "apps" "deployments";

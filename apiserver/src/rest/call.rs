@@ -1,13 +1,17 @@
 //! One request to a resource, as its verb's code sees it. Decides how write options are read; never what a verb does.
 
+use super::stored::Stored;
 use crate::auth::UserInfo;
-use crate::core::{Core, Served};
+use crate::core::{Core, store_failure};
 use crate::http::{Outcome, Query};
 use crate::kinds::Ctx;
+use crate::served::Served;
 use gantry_apimachinery::kinds::Kind;
 use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
+use gantry_store::RangeRequest;
 use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// What happens with unknown and duplicate fields of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,7 +64,7 @@ impl WriteOptions {
 
 pub struct Call<'a> {
     pub core: &'a Core,
-    pub served: &'a Served,
+    pub served: &'a Arc<Served>,
     pub namespace: &'a str,
     pub name: &'a str,
     pub subresource: Option<&'a str>,
@@ -73,8 +77,21 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// The kind as the request names it.
     pub fn kind(&self) -> &'static Kind {
-        self.served.resource.kind
+        self.served.kind
+    }
+
+    /// The store key of an object of that name.
+    pub fn key(&self, name: &str) -> String {
+        self.served.resource.kind.key(self.namespace, name)
+    }
+
+    /// The object as the store has it now, in its stored form.
+    pub async fn live(&self) -> Outcome<Option<Stored>> {
+        let key = self.key(self.name);
+        let reply = self.served.group.store.range(RangeRequest::key(key)).await.map_err(store_failure)?;
+        reply.kvs.into_iter().next().map(|kv| Stored::read(kv.value, kv.mod_revision.0)).transpose()
     }
 
     pub fn ctx(&self) -> Ctx<'_> {

@@ -33,7 +33,11 @@ pub enum Verdict {
 
 /// Runs the transaction. Nothing is written unless everything is.
 pub async fn commit(call: &Call<'_>, step: Commit<'_>) -> Outcome<Verdict> {
-    let bytes: Bytes = match step.object {
+    let closed = match step.object {
+        Some(object) => call.served.close(object).await?,
+        None => None,
+    };
+    let bytes: Bytes = match closed.as_ref().or(step.object) {
         Some(object) if depth(object) > MAX_DEPTH => {
             let text = format!("the object nests deeper than {MAX_DEPTH} levels");
             return Err(Status::failure(Reason::Invalid, text, None).into());

@@ -9,7 +9,7 @@ use crate::effects;
 use crate::http::Outcome;
 use crate::kinds::value::{object_mut, remove, str_at};
 use gantry_apimachinery::names;
-use gantry_apimachinery::status::{FieldErrors, Status};
+use gantry_apimachinery::status::{FieldErrors, Reason, Status};
 use serde_json::Value;
 
 /// Names tried for one `generateName`.
@@ -17,6 +17,10 @@ const NAME_TRIES: u64 = 8;
 
 /// Makes a new object out of a decoded body.
 pub async fn create(call: &Call<'_>, mut object: Value) -> Outcome<Written> {
+    if call.served.as_custom().is_some_and(|version| version.terminating) {
+        let text = "create not allowed while custom resource definition is terminating";
+        return Err(Status::failure(Reason::MethodNotAllowed, text, None).into());
+    }
     object_mut(&mut object["metadata"]);
     meta::settle_namespace(&mut object, call)?;
     let given = str_at(&object, "metadata.name").to_owned();
@@ -49,7 +53,7 @@ pub async fn create(call: &Call<'_>, mut object: Value) -> Outcome<Written> {
 
 async fn make(call: &Call<'_>, mut object: Value, name: &str) -> Outcome<Written> {
     let kind = call.kind();
-    let strategy = call.served.resource.strategy;
+    let strategy = call.served.strategy();
     meta::prepare_create(&mut object, name, call)?;
     if kind.has_status() {
         remove(&mut object, "status");
@@ -71,7 +75,7 @@ async fn make(call: &Call<'_>, mut object: Value, name: &str) -> Outcome<Written
         let mut copy = effects::fills_in(kind).then(|| object.clone());
         let object = copy.as_mut().unwrap_or(&mut object);
         let effects = effects::of(call, object, None, attempt).await?;
-        let step = Commit { key: kind.key(call.namespace, name), compare: None, object: Some(object), effects };
+        let step = Commit { key: call.key(name), compare: None, object: Some(object), effects };
         match commit(call, step).await? {
             Verdict::Done { bytes, revision } => return Ok(Written { bytes, revision, created: true, deleted: false }),
             Verdict::Changed(Some(_)) => return Err(Status::already_exists(&kind.resource(), name).into()),
@@ -83,7 +87,7 @@ async fn make(call: &Call<'_>, mut object: Value, name: &str) -> Outcome<Written
 
 /// Metadata rules, the kind's own rules and its warnings.
 pub fn check(call: &Call<'_>, new: &Value, old: Option<&Value>, name: &str) -> Outcome<()> {
-    let strategy = call.served.resource.strategy;
+    let strategy = call.served.strategy();
     let mut errors = FieldErrors::new();
     meta::validate(new, old, call.kind(), &mut errors);
     strategy.validate(new, old, &call.ctx(), &mut errors);

@@ -67,11 +67,25 @@ pub fn check_kind(object: &mut Value, group: &str, version: &str, kind: &str) ->
 }
 
 impl Call<'_> {
-    /// Decodes a body as the call's kind and applies `fieldValidation`.
+    /// Decodes a body as the call's kind, applies `fieldValidation`, and answers its working form.
     pub fn decode(&self, input: Input, body: &Bytes) -> Outcome<Value> {
         let kind: &Kind = self.kind();
-        let decoded = decode(input, body, kind.group, kind.version, kind.kind)?;
-        self.settle(decoded)
+        let decoded = match self.served.as_custom() {
+            Some(_) if input == Input::Protobuf => {
+                return Err(Status::unsupported_media_type(&["application/json", "application/yaml"]).into());
+            }
+            Some(version) => version.pruned(decode(input, body, kind.group, kind.version, kind.kind)?),
+            None => decode(input, body, kind.group, kind.version, kind.kind)?,
+        };
+        Ok(self.served.from_wire(self.settle(decoded)?))
+    }
+
+    /// The type of what this call's clients send.
+    pub fn wire_type(&self) -> Type<'_> {
+        match self.served.as_custom() {
+            Some(version) => version.schema(),
+            None => schema_type(self.kind().group, self.kind().version, self.kind().kind),
+        }
     }
 
     /// Unknown and duplicate fields become warnings or, under Strict, an error.

@@ -98,7 +98,7 @@ pub async fn delete(call: &Call<'_>, options: &DeleteOptions) -> Outcome<Written
         let from_cache = cached.is_some();
         let old = match (cached.take(), fresh.take()) {
             (Some(stored), _) | (None, Some(stored)) => stored,
-            (None, None) => call.core.live(kind, call.namespace, call.name).await?.ok_or_else(|| call.not_found())?,
+            (None, None) => call.live().await?.ok_or_else(|| call.not_found())?,
         };
         match attempt_once(call, options, &old, attempt).await {
             Err(_) if from_cache => continue,
@@ -123,10 +123,10 @@ async fn attempt_once(call: &Call<'_>, options: &DeleteOptions, old: &Stored, at
     for plugin in &call.core.admission {
         plugin.validate(&attributes, &old.value)?;
     }
-    let strategy = call.served.resource.strategy;
+    let strategy = call.served.strategy();
     let grace = strategy.grace_period(&old.value, options.grace_period_seconds).unwrap_or(0).max(0);
-    let new = mark(&old.value, options, grace, call.now);
-    let key = call.kind().key(call.namespace, call.name);
+    let new = mark(&old.value, options, grace, call.now, strategy.held_by());
+    let key = call.key(call.name);
     let deleted = ends_deletion(&new);
     if !deleted && new == old.value {
         return unchanged(call, key, old).await;
@@ -156,7 +156,7 @@ async fn unchanged(call: &Call<'_>, key: String, old: &Stored) -> Outcome<Attemp
 }
 
 /// The object as the deletion leaves it, if it stays.
-fn mark(old: &Value, options: &DeleteOptions, grace: i64, now: Timestamp) -> Value {
+fn mark(old: &Value, options: &DeleteOptions, grace: i64, now: Timestamp, held_by: Option<&str>) -> Value {
     let mut new = old.clone();
     let already = at(old, "metadata.deletionTimestamp").is_some();
     if options.chooses() && !(already && options.finalizer().is_none()) {
@@ -165,6 +165,13 @@ fn mark(old: &Value, options: &DeleteOptions, grace: i64, now: Timestamp) -> Val
         finalizers.extend(options.finalizer().map(Value::from));
         new["metadata"]["finalizers"] = finalizers.into();
         super::meta::tidy(&mut new);
+    }
+    if !already && let Some(holder) = held_by {
+        let mut finalizers = items(&new, "metadata.finalizers").to_vec();
+        if !finalizers.iter().any(|finalizer| finalizer == holder) {
+            finalizers.push(holder.into());
+        }
+        new["metadata"]["finalizers"] = finalizers.into();
     }
     let ends = match (already, i64_at(old, "metadata.deletionGracePeriodSeconds")) {
         (false, _) => now.add_secs(grace),
@@ -233,7 +240,7 @@ mod tests {
         let old = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60}});
         let check = |asked: Option<i64>, ends: &str, seconds: i64| {
             let options = DeleteOptions { grace_period_seconds: asked, ..DeleteOptions::default() };
-            let new = mark(&old, &options, asked.unwrap_or(30), now);
+            let new = mark(&old, &options, asked.unwrap_or(30), now, None);
             let expect = json!({"deletionTimestamp": ends, "deletionGracePeriodSeconds": seconds});
             assert_eq!(new["metadata"], expect, "{asked:?}");
         };

@@ -20,7 +20,8 @@ pub async fn get(call: &Call<'_>, query: &Query, writer: &Writer) -> Outcome<Res
         caught_up.map_err(|behind| Status::timeout(&behind.to_string(), 1))?;
         object = allocation::totalled(call.core, &object)?;
     }
-    writer.respond(StatusCode::OK, writer.object(&call.served.resource, &object))
+    let object = call.served.show(object).await?;
+    writer.respond(StatusCode::OK, writer.object(call.served, &object))
 }
 
 async fn find(call: &Call<'_>, query: &Query) -> Outcome<Arc<Object>> {
@@ -28,9 +29,9 @@ async fn find(call: &Call<'_>, query: &Query) -> Outcome<Arc<Object>> {
         await_version(call, version).await?;
         return call.served.resource.get(&call.path(call.name)).ok_or_else(|| call.not_found().into());
     }
-    let key = call.kind().key(call.namespace, call.name);
+    let key = call.key(call.name);
     let reply = call.served.group.store.range(RangeRequest::key(key)).await.map_err(store_failure)?;
     let kv = reply.kvs.into_iter().next().ok_or_else(|| call.not_found())?;
-    let object = Object::parse(&kv.value, kv.mod_revision.0, EventType::Added, call.served.resource.selectable);
+    let object = Object::parse(&kv.value, kv.mod_revision.0, EventType::Added, &call.served.resource.selectable);
     Ok(Arc::new(object.map_err(Status::internal)?))
 }

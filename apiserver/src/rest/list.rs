@@ -11,6 +11,7 @@ use crate::gantry::allocation;
 use crate::http::body::{JSON, respond, stream};
 use crate::http::negotiate::{Encoding, Projection};
 use crate::http::{Outcome, Query, Response};
+use crate::served::Served;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::{Bytes, BytesMut};
@@ -123,7 +124,7 @@ pub async fn list(call: &Call<'_>, query: &Query, selection: &Selection, writer:
             from_cache(call, selection, limit)
         }
     };
-    answer(call, page, writer)
+    answer(call, page, writer).await
 }
 
 fn bad_match(text: &str) -> Box<Status> {
@@ -150,8 +151,9 @@ async fn from_store(
     start: &str,
     limit: usize,
 ) -> Outcome<Page> {
-    let prefix = call.kind().key_prefix(&selection.namespace);
-    let all = call.kind().key_prefix("");
+    let stored = call.served.resource.kind;
+    let prefix = stored.key_prefix(&selection.namespace);
+    let all = stored.key_prefix("");
     let first = format!("{all}{start}");
     let mut request = RangeRequest {
         start: first.max(prefix.clone()).into(),
@@ -175,7 +177,8 @@ async fn from_store(
         for kv in reply.kvs {
             seen += 1;
             request.start = [&kv.key[..], b"\0"].concat().into();
-            let object = Object::parse(&kv.value, kv.mod_revision.0, EventType::Added, call.served.resource.selectable);
+            let object =
+                Object::parse(&kv.value, kv.mod_revision.0, EventType::Added, &call.served.resource.selectable);
             let object = object.map_err(Status::internal)?;
             if !selection.matches(&object) {
                 continue;
@@ -208,8 +211,8 @@ fn expired(revision: Option<u64>, start: &str) -> Status {
     status
 }
 
-fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Response> {
-    let resource = &call.served.resource;
+async fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Response> {
+    let served = call.served;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(next) = &page.next {
         metadata["continue"] = Token::encode(page.revision, next).into();
@@ -217,19 +220,20 @@ fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Response>
     if let Some(remaining) = page.remaining {
         metadata["remainingItemCount"] = remaining.into();
     }
-    if resource.kind.plural == "nodeallocations" && writer.output.projection != Projection::Metadata {
+    if served.kind.plural == "nodeallocations" && writer.output.projection != Projection::Metadata {
         let objects = page.objects.iter().map(|object| allocation::totalled(call.core, object));
         page.objects = objects.collect::<Outcome<_>>()?;
     }
+    page.objects = served.show_all(page.objects).await?;
     let size: usize = page.objects.iter().map(|object| object.weight()).sum();
     let mut out = BytesMut::with_capacity(size.min(CHUNK) + 256);
-    writer.list_head(resource, &metadata, &mut out);
+    writer.list_head(served, &metadata, &mut out);
     if size <= CHUNK || writer.output.encoding == Encoding::Yaml {
         for (at, object) in page.objects.iter().enumerate() {
             if at > 0 {
                 out.extend_from_slice(b",");
             }
-            writer.item(resource, object, &mut out);
+            writer.item(served, object, &mut out);
         }
         out.extend_from_slice(b"]}");
         return writer.respond(StatusCode::OK, out.freeze());
@@ -237,7 +241,7 @@ fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Response>
     let mut response = respond(StatusCode::OK, JSON, Bytes::new());
     *response.body_mut() = stream(futures::stream::iter(Chunks {
         objects: page.objects.into_iter(),
-        resource: resource.clone(),
+        served: served.clone(),
         writer: *writer,
         buffer: out,
         first: true,
@@ -249,7 +253,7 @@ fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Response>
 /// A long list in pieces of about [`CHUNK`] bytes.
 struct Chunks {
     objects: std::vec::IntoIter<Arc<Object>>,
-    resource: Arc<crate::cache::Resource>,
+    served: Arc<Served>,
     writer: Writer,
     buffer: BytesMut,
     first: bool,
@@ -271,7 +275,7 @@ impl Iterator for Chunks {
             if !std::mem::take(&mut self.first) {
                 self.buffer.extend_from_slice(b",");
             }
-            self.writer.item(&self.resource, &object, &mut self.buffer);
+            self.writer.item(&self.served, &object, &mut self.buffer);
         }
         Some(std::mem::take(&mut self.buffer).freeze())
     }

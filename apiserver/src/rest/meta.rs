@@ -49,7 +49,7 @@ pub fn prepare_create(object: &mut Value, name: &str, call: &Call) -> Outcome<()
     metadata["name"] = name.into();
     metadata["uid"] = uuid::Uuid::new_v4().to_string().into();
     metadata["creationTimestamp"] = call.now.to_string().into();
-    if call.served.resource.has_generation {
+    if call.served.has_generation {
         metadata["generation"] = 1.into();
     } else {
         remove(metadata, "generation");

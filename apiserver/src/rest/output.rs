@@ -1,15 +1,17 @@
 //! From objects to response bytes: whole, metadata only, or as table rows; JSON or YAML. Decides the shape of lists and tables.
 
 use super::stored::Written;
-use crate::cache::{EventType, Object, Resource};
+use crate::cache::{EventType, Object};
 use crate::http::body::{JSON, respond};
 use crate::http::negotiate::{Encoding, Output, Projection};
 use crate::http::{Outcome, Response};
+use crate::served::Served;
 use bytes::{Bytes, BytesMut};
 use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
 use http::StatusCode;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// What of the object a table row carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,14 +47,14 @@ pub struct Writer {
 
 impl Writer {
     /// One object as an answer's body (JSON; see [`Writer::respond`] for the encoding).
-    pub fn object(&self, resource: &Resource, object: &Object) -> Bytes {
+    pub fn object(&self, served: &Served, object: &Object) -> Bytes {
         match self.output.projection {
             Projection::Whole => object.json(),
             Projection::Metadata => metadata_only(object),
             Projection::Table => {
                 let mut out = BytesMut::new();
-                table_head(resource, &json!({"resourceVersion": object.revision.to_string()}), &mut out);
-                self.row(resource, object, &mut out);
+                table_head(served, &json!({"resourceVersion": object.revision.to_string()}), &mut out);
+                self.row(served, object, &mut out);
                 out.extend_from_slice(b"]}");
                 out.freeze()
             }
@@ -60,11 +62,11 @@ impl Writer {
     }
 
     /// The part of a list before its items.
-    pub fn list_head(&self, resource: &Resource, metadata: &Value, out: &mut BytesMut) {
+    pub fn list_head(&self, served: &Served, metadata: &Value, out: &mut BytesMut) {
         let head = match self.output.projection {
-            Projection::Table => return table_head(resource, metadata, out),
+            Projection::Table => return table_head(served, metadata, out),
             Projection::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),
-            Projection::Whole => (resource.kind.list_kind(), resource.kind.api_version()),
+            Projection::Whole => (served.kind.list_kind(), served.kind.api_version()),
         };
         let text =
             format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[", head.0, head.1);
@@ -72,16 +74,16 @@ impl Writer {
     }
 
     /// One item of a list.
-    pub fn item(&self, resource: &Resource, object: &Object, out: &mut BytesMut) {
+    pub fn item(&self, served: &Served, object: &Object, out: &mut BytesMut) {
         match self.output.projection {
             Projection::Whole => out.extend_from_slice(&object.json()),
             Projection::Metadata => out.extend_from_slice(&metadata_only(object)),
-            Projection::Table => self.row(resource, object, out),
+            Projection::Table => self.row(served, object, out),
         }
     }
 
-    fn row(&self, resource: &Resource, object: &Object, out: &mut BytesMut) {
-        let cells = Value::from(resource.strategy.row(&object.value().unwrap_or_default(), self.now));
+    fn row(&self, served: &Served, object: &Object, out: &mut BytesMut) {
+        let cells = Value::from(served.row(&object.value().unwrap_or_default(), self.now));
         out.extend_from_slice(format!("{{\"cells\":{cells}").as_bytes());
         match self.include {
             Include::None => {}
@@ -98,31 +100,31 @@ impl Writer {
     }
 
     /// The object of a watch event. `first` tables carry their column definitions.
-    pub fn event_object(&self, resource: &Resource, object: &Object, first: bool) -> Bytes {
+    pub fn event_object(&self, served: &Served, object: &Object, first: bool) -> Bytes {
         if self.output.projection != Projection::Table {
-            return self.object(resource, object);
+            return self.object(served, object);
         }
         let mut out = BytesMut::new();
         let metadata = json!({"resourceVersion": object.revision.to_string()});
-        let columns = if first { column_definitions(resource) } else { Value::Null };
+        let columns = if first { served.column_definitions() } else { Value::Null };
         let head = format!(
             "{{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{metadata},\"columnDefinitions\":{columns},\"rows\":["
         );
         out.extend_from_slice(head.as_bytes());
-        self.row(resource, object, &mut out);
+        self.row(served, object, &mut out);
         out.extend_from_slice(b"]}");
         out.freeze()
     }
 
     /// What a write left, as its answer.
-    pub fn written(&self, resource: &Resource, written: &Written) -> Outcome<Response> {
+    pub async fn written(&self, served: &Served, written: &Written) -> Outcome<Response> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         if self.output.projection == Projection::Whole {
-            return self.respond(code, written.json()?);
+            return self.respond(code, served.show_written(written).await?);
         }
-        let object = Object::parse(&written.bytes, written.revision, EventType::Added, resource.selectable);
-        let object = object.map_err(Status::internal)?;
-        self.respond(code, self.object(resource, &object))
+        let object = Object::parse(&written.bytes, written.revision, EventType::Added, &served.resource.selectable);
+        let object = served.show(Arc::new(object.map_err(Status::internal)?)).await?;
+        self.respond(code, self.object(served, &object))
     }
 
     /// JSON bytes in the encoding that the client accepts.
@@ -156,20 +158,8 @@ fn metadata_only(object: &Object) -> Bytes {
     out.freeze()
 }
 
-fn column_definitions(resource: &Resource) -> Value {
-    resource
-        .strategy
-        .columns()
-        .iter()
-        .map(|column| {
-            json!({"name": column.name, "type": column.kind, "format": column.format,
-                "description": column.description, "priority": column.priority})
-        })
-        .collect()
-}
-
-fn table_head(resource: &Resource, metadata: &Value, out: &mut BytesMut) {
-    let columns = column_definitions(resource);
+fn table_head(served: &Served, metadata: &Value, out: &mut BytesMut) {
+    let columns = served.column_definitions();
     let head = format!(
         "{{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{metadata},\"columnDefinitions\":{columns},\"rows\":["
     );

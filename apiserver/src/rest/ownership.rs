@@ -46,7 +46,7 @@ pub fn track(call: &Call<'_>, old: Option<&Value>, new: &mut Value) {
         }
         return;
     }
-    track_update(old, new, call.served.resource.schema, &writer(call));
+    track_update(old, new, call.served.schema(), &writer(call));
 }
 
 /// The live object (`None`: there is none) after an apply.
@@ -62,7 +62,7 @@ pub fn apply(call: &Call<'_>, live: Option<&Value>, applied: &Value) -> Outcome<
     }
     // The version is a precondition of the write, not a field that the manager owns.
     let version = metadata.as_object_mut().and_then(|metadata| metadata.remove("resourceVersion"));
-    let merged = merge(live, &applied, call.served.resource.schema, &writer(call), call.options.force);
+    let merged = merge(live, &applied, call.served.schema(), &writer(call), call.options.force);
     let mut merged = merged.map_err(gantry_apimachinery::status::Status::from)?;
     if let Some(version) = version {
         merged["metadata"]["resourceVersion"] = version;

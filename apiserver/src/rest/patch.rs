@@ -13,6 +13,7 @@ use bytes::Bytes;
 use gantry_apimachinery::patch::{json, merge, strategic};
 use gantry_apimachinery::schema::Type;
 use gantry_apimachinery::schema::decode;
+use gantry_apimachinery::schema::decode::Decoded;
 use gantry_apimachinery::status::{Reason, Status};
 use serde_json::Value;
 
@@ -79,9 +80,11 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Writt
         .into());
     }
     let patch = Patch::read(input, body)?;
-    let ty = call.served.resource.schema;
+    if matches!(patch, Patch::Strategic(_)) && call.served.as_custom().is_some() {
+        return Err(Status::unsupported_media_type(&[ACCEPTED[0], ACCEPTED[1], ACCEPTED[3]]).into());
+    }
     update(call, &|old| {
-        let new = patch.apply(old, ty)?;
+        let new = patch.apply(&call.served.to_wire(old.clone()), call.wire_type())?;
         typed(call, new)
     })
     .await
@@ -91,10 +94,12 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Writt
 fn typed(call: &Call<'_>, mut new: Value) -> Outcome<Value> {
     let kind = call.kind();
     check_kind(&mut new, kind.group, kind.version, kind.kind)?;
-    let decoded =
-        decode::from_value(new, call.served.resource.schema).map_err(|error| Status::bad_request(error.to_string()))?;
     call.warnings.lock().clear();
-    call.settle(decoded)
+    let decoded = match call.served.as_custom() {
+        Some(version) => version.pruned(Decoded { object: new, unknown: Vec::new(), duplicate: Vec::new() }),
+        None => decode::from_value(new, call.wire_type()).map_err(|error| Status::bad_request(error.to_string()))?,
+    };
+    Ok(call.served.from_wire(call.settle(decoded)?))
 }
 
 /// Server-side apply: creates the object when it is not there.

@@ -31,9 +31,9 @@ pub async fn update(call: &Call<'_>, transform: &Transform<'_>) -> Outcome<Writt
         let from_cache = cached.is_some();
         let old = match (cached.take(), fresh.take()) {
             (Some(stored), _) | (None, Some(stored)) => stored,
-            (None, None) => call.core.live(kind, call.namespace, name).await?.ok_or_else(|| call.not_found())?,
+            (None, None) => call.live().await?.ok_or_else(|| call.not_found())?,
         };
-        let outcome = attempt_once(call, transform, &old, attempt).await;
+        let outcome = attempt_once(call, transform, old.clone(), attempt).await;
         match outcome {
             // Refused by what may be an old copy: look again at the store's.
             Err(_) if from_cache => continue,
@@ -52,24 +52,22 @@ enum Attempt {
     Lost(Option<Option<Stored>>),
 }
 
-async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, old: &Stored, attempt: u32) -> Outcome<Attempt> {
-    let kind = call.kind();
+async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, stored: Stored, attempt: u32) -> Outcome<Attempt> {
+    let stale = call.served.is_stored_differently(&stored.value);
+    let old = &call.served.open(stored).await?;
     let mut new = transform(&old.with_revision())?;
     preconditions(call, &new, old)?;
     meta::settle_namespace(&mut new, call)?;
     settle_parts(call, &mut new, &old.value);
     meta::prepare_update(&mut new, &old.value);
     let attributes = Attributes { call, operation: Operation::Update, name: call.name, old: Some(&old.value) };
-    let strategy = call.served.resource.strategy;
+    let strategy = call.served.strategy();
     for plugin in &call.core.admission {
         plugin.mutate(&attributes, &mut new)?;
     }
     strategy.defaults(&mut new);
     strategy.prepare_update(&mut new, &old.value, &call.ctx());
-    if call.served.resource.has_generation
-        && call.subresource != Some("status")
-        && strategy.bumps_generation(&new, &old.value)
-    {
+    if call.served.has_generation && call.subresource != Some("status") && strategy.bumps_generation(&new, &old.value) {
         meta::bump_generation(&mut new);
     }
     check(call, &new, Some(&old.value), call.name)?;
@@ -78,8 +76,8 @@ async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, old: &Stored, 
     }
     meta::tidy(&mut new);
     ownership::track(call, Some(&old.value), &mut new);
-    if equal_but_times(&new, &old.value) && !ends_deletion(&new) {
-        return match is_current(call, kind.key(call.namespace, call.name), old.revision).await? {
+    if equal_but_times(&new, &old.value) && !ends_deletion(&new) && !stale {
+        return match is_current(call, call.key(call.name), old.revision).await? {
             Verdict::Done { .. } => {
                 let bytes = serde_json::to_vec(&old.value).map_err(Status::internal)?.into();
                 Ok(Attempt::Written(Written { bytes, revision: old.revision, created: false, deleted: false }))
@@ -91,7 +89,7 @@ async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, old: &Stored, 
 }
 
 async fn write(call: &Call<'_>, mut new: Value, old: &Stored, attempt: u32) -> Outcome<Attempt> {
-    let key = call.kind().key(call.namespace, call.name);
+    let key = call.key(call.name);
     let deleted = ends_deletion(&new);
     let effects = if deleted {
         effects::of_delete(call, &old.value, attempt).await?

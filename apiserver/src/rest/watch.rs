@@ -5,10 +5,11 @@
 use super::call::Call;
 use super::list::{await_now, await_version};
 use super::output::Writer;
-use crate::cache::{Event, EventType, From, Object, Resource, Selection, Subscription, Tree};
+use crate::cache::{Event, EventType, From, Object, Selection, Subscription, Tree};
 use crate::http::body::{JSON, respond, stream};
 use crate::http::negotiate::Projection;
 use crate::http::{Outcome, Query, Response};
+use crate::served::Served;
 use bytes::{Bytes, BytesMut};
 use futures::Stream;
 use gantry_apimachinery::status::Status;
@@ -61,7 +62,7 @@ pub async fn watch(
             From::After(wanted)
         }
     };
-    let resource = call.served.resource.clone();
+    let resource = &call.served.resource;
     let dispatch = selection.dispatch(resource.kind.namespaced);
     let subscribed = resource.subscribe(from, dispatch, call.core.config.watch_queue);
     let subscription = match subscribed {
@@ -81,8 +82,7 @@ pub async fn watch(
         end_of_initial: initial_events,
         ends: Instant::now() + Duration::from_secs(timeout),
         every,
-        group: call.served.group.clone(),
-        resource,
+        served: call.served.clone(),
         selection,
         writer,
         shutdown,
@@ -178,8 +178,7 @@ impl Live {
 }
 
 struct Watcher {
-    resource: Arc<Resource>,
-    group: Arc<crate::cache::Group>,
+    served: Arc<Served>,
     selection: Selection,
     writer: Writer,
     bookmarks: bool,
@@ -207,7 +206,7 @@ impl Watcher {
                     self.state = Phase::Contents { objects: self.matching(&initial).into_iter(), rest };
                 }
                 Phase::Contents { mut objects, rest } => {
-                    let bytes = self.contents(&mut objects);
+                    let bytes = self.contents(&mut objects).await?;
                     let revision = rest.revision;
                     if bytes.len() >= CHUNK {
                         self.state = Phase::Contents { objects, rest };
@@ -235,25 +234,37 @@ impl Watcher {
     }
 
     fn matching(&self, tree: &Tree) -> Vec<Arc<Object>> {
-        self.selection.select(tree, self.resource.kind.namespaced).cloned().collect()
+        self.selection.select(tree, self.served.kind.namespaced).cloned().collect()
     }
 
-    fn contents(&mut self, objects: &mut impl Iterator<Item = Arc<Object>>) -> BytesMut {
+    async fn contents(&mut self, objects: &mut (impl Iterator<Item = Arc<Object>> + Send)) -> Option<BytesMut> {
         let mut out = BytesMut::new();
         while out.len() < CHUNK {
             let Some(object) = objects.next() else { break };
+            let object = self.show(&object).await?;
             match self.writer.output.projection {
                 Projection::Whole => object.write_frame(EventType::Added, &mut out),
                 _ => out.extend_from_slice(&self.projected(EventType::Added, &object)),
             }
         }
-        out
+        Some(out)
+    }
+
+    /// The object as this version's clients see it. A conversion that fails ends the stream; its client starts again.
+    async fn show(&self, object: &Arc<Object>) -> Option<Arc<Object>> {
+        match self.served.show(object.clone()).await {
+            Ok(shown) => Some(shown),
+            Err(status) => {
+                tracing::warn!(resource = %self.served.kind.resource(), %status.message, "a watch ends: its objects cannot be converted");
+                None
+            }
+        }
     }
 
     /// The next frame, or an empty one when an event was not for this watcher. `None` ends the stream.
     async fn live(&mut self, live: &mut Live) -> Option<Bytes> {
         if let Some(event) = live.replay.pop_front() {
-            return Some(self.frame(&event));
+            return self.frame(&event).await;
         }
         let received = tokio::select! {
             biased;
@@ -263,9 +274,9 @@ impl Watcher {
             _ = self.every.tick(), if self.bookmarks => None,
         };
         if let Some(event) = received {
-            return Some(self.frame(&event));
+            return self.frame(&event).await;
         }
-        let applied = self.group.applied();
+        let applied = self.served.group.applied();
         match live.quiet() {
             Quiet::Behind => Some(Bytes::new()),
             Quiet::CutOff => None,
@@ -273,14 +284,22 @@ impl Watcher {
         }
     }
 
-    fn frame(&mut self, event: &Event) -> Bytes {
+    /// Empty when the event is not for this watcher; `None` ends the stream.
+    async fn frame(&mut self, event: &Event) -> Option<Bytes> {
         if event.revision <= self.after {
-            return Bytes::new();
+            return Some(Bytes::new());
         }
-        let Some((kind, object)) = event.seen_by(&self.selection) else { return Bytes::new() };
+        let Some((kind, object)) = event.seen_by(&self.selection) else { return Some(Bytes::new()) };
         // Ages in table rows are counted from the event, not from the watch's start.
-        self.writer.now = self.group.now();
-        match self.writer.output.projection {
+        self.writer.now = self.served.group.now();
+        if self.served.conversion.is_some() {
+            let object = self.show(object).await?;
+            return Some(match self.writer.output.projection {
+                Projection::Whole => wrap(kind.as_str(), &object.json()),
+                _ => self.projected(kind, &object),
+            });
+        }
+        Some(match self.writer.output.projection {
             Projection::Whole => object.frame(kind).unwrap_or_else(|| {
                 let mut out = BytesMut::with_capacity(object.weight());
                 object.write_frame(kind, &mut out);
@@ -292,16 +311,16 @@ impl Watcher {
                     && self.writer.include == Default::default()
                     && Arc::ptr_eq(object, &event.object) =>
             {
-                let row = event.row.get_or_init(|| self.writer.event_object(&self.resource, object, false));
+                let row = event.row.get_or_init(|| self.writer.event_object(&self.served, object, false));
                 wrap(kind.as_str(), row)
             }
             _ => self.projected(kind, object),
-        }
+        })
     }
 
     fn projected(&mut self, kind: EventType, object: &Object) -> Bytes {
         let first = !std::mem::replace(&mut self.sent_columns, true);
-        wrap(kind.as_str(), &self.writer.event_object(&self.resource, object, first))
+        wrap(kind.as_str(), &self.writer.event_object(&self.served, object, first))
     }
 
     fn bookmark(&mut self, revision: u64, initial_end: bool) -> Bytes {
@@ -309,7 +328,7 @@ impl Watcher {
         if initial_end {
             metadata["annotations"] = json!({INITIAL_EVENTS_END: "true"});
         }
-        let kind = self.resource.kind;
+        let kind = self.served.kind;
         let object: Value = match self.writer.output.projection {
             Projection::Whole => json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata}),
             Projection::Metadata => {

@@ -2,7 +2,7 @@
 
 use crate::http::Outcome;
 use crate::http::negotiate::Input;
-use crate::kinds::value::{i64_at, str_at};
+use crate::kinds::value::{i64_at, object_mut, str_at};
 use crate::rest::call::Call;
 use crate::rest::decode::{decode, schema_type};
 use crate::rest::patch::Patch;
@@ -14,31 +14,67 @@ use gantry_apimachinery::schema::decode::from_value;
 use gantry_apimachinery::status::{FieldErrors, Status};
 use serde_json::{Value, json};
 
+/// Where replicas stand, dotted.
+struct Paths<'a> {
+    spec: &'a str,
+    status: &'a str,
+    /// A field with the selector as text; `None` for a workload, whose selector is an object.
+    selector: Option<&'a str>,
+}
+
+impl<'a> Paths<'a> {
+    fn of(call: &'a Call<'_>) -> Self {
+        match call.served.as_custom().and_then(|version| version.scale.as_ref()) {
+            Some(scale) => Self {
+                spec: &scale.spec,
+                status: &scale.status,
+                selector: Some(scale.selector.as_deref().unwrap_or("")),
+            },
+            None => Self { spec: "spec.replicas", status: "status.replicas", selector: None },
+        }
+    }
+}
+
 /// The Scale of an object that carries its resource version.
-pub fn of(object: &Value) -> Value {
+fn of(object: &Value, paths: &Paths<'_>) -> Value {
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object["metadata"].get(field) {
             metadata[field] = value.clone();
         }
     }
-    let selector =
-        Selector::from_json(object["spec"].get("selector")).map(|selector| selector.to_string()).unwrap_or_default();
+    let selector = match paths.selector {
+        Some(path) => str_at(object, path).to_owned(),
+        // A ReplicationController's is a plain map.
+        None => match &object["spec"]["selector"] {
+            plain
+                if plain.is_object()
+                    && plain.get("matchLabels").is_none()
+                    && plain.get("matchExpressions").is_none() =>
+            {
+                Selector::from_json(Some(&json!({ "matchLabels": plain })))
+            }
+            selector => Selector::from_json(Some(selector)),
+        }
+        .map(|selector| selector.to_string())
+        .unwrap_or_default(),
+    };
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
-        "spec": {"replicas": i64_at(object, "spec.replicas").unwrap_or(0)},
-        "status": {"replicas": i64_at(object, "status.replicas").unwrap_or(0), "selector": selector},
+        "spec": {"replicas": i64_at(object, paths.spec).unwrap_or(0)},
+        "status": {"replicas": i64_at(object, paths.status).unwrap_or(0), "selector": selector},
     })
 }
 
 pub async fn get(call: &Call<'_>) -> Outcome<Value> {
-    let stored = call.core.live(call.kind(), call.namespace, call.name).await?.ok_or_else(|| call.not_found())?;
-    Ok(of(&stored.with_revision()))
+    let stored = call.served.open(call.live().await?.ok_or_else(|| call.not_found())?).await?;
+    Ok(of(&stored.with_revision(), &Paths::of(call)))
 }
 
 pub async fn replace(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Value> {
     let scale = call.settle(decode(input, body, "autoscaling", "v1", "Scale")?)?;
-    answer(update(call, &|old| scaled(old, &scale)).await?)
+    let paths = Paths::of(call);
+    answer(call, update(call, &|old| scaled(old, &scale, &paths)).await?, &paths).await
 }
 
 pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Value> {
@@ -48,15 +84,16 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Value
         input => Patch::read(input, body)?,
     };
     let ty = schema_type("autoscaling", "v1", "Scale");
+    let paths = Paths::of(call);
     let transform = |old: &Value| {
-        let patched = patch.apply(&of(old), ty)?;
+        let patched = patch.apply(&of(old, &paths), ty)?;
         let checked = from_value(patched, ty).map_err(|error| Status::bad_request(error.to_string()))?;
-        scaled(old, &checked.object)
+        scaled(old, &checked.object, &paths)
     };
-    answer(update(call, &transform).await?)
+    answer(call, update(call, &transform).await?, &paths).await
 }
 
-fn scaled(old: &Value, scale: &Value) -> Outcome<Value> {
+fn scaled(old: &Value, scale: &Value, paths: &Paths<'_>) -> Outcome<Value> {
     let replicas = i64_at(scale, "spec.replicas").unwrap_or(0);
     if replicas < 0 {
         let mut errors = FieldErrors::new();
@@ -64,7 +101,7 @@ fn scaled(old: &Value, scale: &Value) -> Outcome<Value> {
         return Err(Status::invalid("Scale.autoscaling", str_at(old, "metadata.name"), &errors).into());
     }
     let mut new = old.clone();
-    new["spec"]["replicas"] = replicas.into();
+    *place(&mut new, paths.spec) = replicas.into();
     let version = str_at(scale, "metadata.resourceVersion");
     if version.is_empty() {
         new["metadata"].as_object_mut().map(|metadata| metadata.remove("resourceVersion"));
@@ -74,6 +111,12 @@ fn scaled(old: &Value, scale: &Value) -> Outcome<Value> {
     Ok(new)
 }
 
-fn answer(written: Written) -> Outcome<Value> {
-    Ok(of(&Stored::read(written.bytes, written.revision)?.with_revision()))
+/// The value at a dotted path, made when absent.
+fn place<'a>(object: &'a mut Value, path: &str) -> &'a mut Value {
+    path.split('.').fold(object, |at, step| object_mut(at).entry(step).or_insert(Value::Null))
+}
+
+async fn answer(call: &Call<'_>, written: Written, paths: &Paths<'_>) -> Outcome<Value> {
+    let stored = call.served.open(Stored::read(written.bytes, written.revision)?).await?;
+    Ok(of(&stored.with_revision(), paths))
 }

@@ -139,6 +139,20 @@ impl Api {
         self.send(Method::GET, path, &[("accept", accept)], "").await
     }
 
+    /// Asks until the answer is as wanted.
+    pub async fn get_until(&self, path: &str, wanted: impl Fn(&Reply) -> bool) -> Reply {
+        let asked = async {
+            loop {
+                let reply = self.get(path).await;
+                if wanted(&reply) {
+                    return reply;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| panic!("{path} never became as wanted"))
+    }
+
     pub async fn post(&self, path: &str, body: &Value) -> Reply {
         self.send(Method::POST, path, &[("content-type", "application/json")], body.to_string()).await
     }

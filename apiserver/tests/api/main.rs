@@ -6,6 +6,7 @@ mod allocation;
 mod auth;
 mod bad_input;
 mod binding;
+mod custom;
 mod delete;
 mod discovery;
 mod harness;

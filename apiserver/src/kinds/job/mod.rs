@@ -115,7 +115,7 @@ impl Strategy for Job {
 
     fn selectable(&self) -> &'static [Selectable] {
         const FIELDS: &[Selectable] =
-            &[Selectable { label: "status.successful", path: "status.succeeded", default: "0" }];
+            &[Selectable::alias_or("status.successful", "status.succeeded", "0")];
         FIELDS
     }
 }
