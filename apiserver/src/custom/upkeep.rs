@@ -71,14 +71,14 @@ struct Kept {
 
 /// Runs until cancelled.
 pub async fn run(core: Arc<Core>, cancel: CancellationToken) {
-    let mut manager = Manager { core, kept: HashMap::new(), cancel: cancel.clone() };
-    let definitions = manager.core.stored_kind(&CUSTOM_RESOURCE_DEFINITION).resource.clone();
+    let mut upkeep = Upkeep { core, kept: HashMap::new(), cancel: cancel.clone() };
+    let definitions = upkeep.core.stored_kind(&CUSTOM_RESOURCE_DEFINITION).resource.clone();
     while !cancel.is_cancelled() {
         let Ok(mut subscription) = definitions.subscribe(From::Contents, Dispatch::Everything, QUEUE) else { continue };
         loop {
             let read = definitions.changed_at();
-            manager.settle().await;
-            manager.core.custom.read.send_replace(read.max(1));
+            upkeep.settle().await;
+            upkeep.core.custom.read.send_replace(read.max(1));
             let event = tokio::select! {
                 () = cancel.cancelled() => return,
                 event = subscription.events.recv() => event,
@@ -92,13 +92,13 @@ pub async fn run(core: Arc<Core>, cancel: CancellationToken) {
     }
 }
 
-struct Manager {
+struct Upkeep {
     core: Arc<Core>,
     kept: HashMap<String, Kept>,
     cancel: CancellationToken,
 }
 
-impl Manager {
+impl Upkeep {
     /// One look at all definitions.
     async fn settle(&mut self) {
         let snapshot = self.core.stored_kind(&CUSTOM_RESOURCE_DEFINITION).resource.snapshot();
