@@ -11,6 +11,9 @@ pub mod schema;
 pub mod status;
 pub mod structural;
 
+pub mod cel;
+pub mod re2;
+
 pub mod depth;
 pub mod patch;
 

@@ -142,11 +142,13 @@ impl FieldErrors {
         self.add_value(FieldErrorKind::NotFound, path, &value.into(), "");
     }
     pub fn too_long(&mut self, path: impl Into<String>, max_bytes: usize) {
-        self.add(FieldErrorKind::TooLong, path, &format!("may not be more than {max_bytes} bytes"));
+        let bytes = if max_bytes == 1 { "byte" } else { "bytes" };
+        self.add(FieldErrorKind::TooLong, path, &format!("may not be more than {max_bytes} {bytes}"));
     }
     pub fn too_many(&mut self, path: impl Into<String>, count: usize, max: usize) {
         let kind = FieldErrorKind::TooMany;
-        self.push(kind, path, format!("{}: {count}: must have at most {max} items", kind.words()));
+        let items = if max == 1 { "item" } else { "items" };
+        self.push(kind, path, format!("{}: {count}: must have at most {max} {items}", kind.words()));
     }
 
     pub fn causes(&self) -> Vec<Cause> {

@@ -3,19 +3,32 @@
 //! It decides which schemas are structural, which fields an object keeps, what absent fields become and which values are
 //! valid. It never reads, stores or serves anything, and knows no kind.
 
+mod checks;
 mod node;
+mod view;
+
+mod defaults;
+mod invariants;
+mod rules;
 
 mod default;
 mod prune;
+
+mod format;
+mod go;
+mod objects;
+mod validate;
+
 mod typed;
 
 #[cfg(test)]
 mod tests;
 
 use crate::schema::Schema;
-use crate::status::FieldErrors;
+use crate::status::{FieldErrorKind, FieldErrors};
 use node::Node;
 use serde_json::Value;
+use view::View;
 
 /// The parsed schema of one version of a custom resource. Immutable; share it in an `Arc`.
 #[derive(Debug)]
@@ -33,7 +46,20 @@ impl Structural {
             errors.forbidden(path, format!("must not nest more than {} levels", crate::depth::MAX_DEPTH));
             return None;
         }
-        let root = Node::read(schema, path, errors);
+        let mut found = FieldErrors::new();
+        let root = Node::read(schema, path, &mut found);
+        let unreadable =
+            |kind| matches!(kind, FieldErrorKind::TypeInvalid | FieldErrorKind::TooLong | FieldErrorKind::TooMany);
+        let view = View::of(schema).filter(|_| !found.iter().any(|error| unreadable(error.kind)));
+        let Some(view) = view else {
+            errors.extend(found);
+            return None;
+        };
+        invariants::check(view, path, found, errors);
+        if errors.len() == before {
+            defaults::check(&root, path, errors);
+        }
+        rules::check(view, path, errors);
         if errors.len() > before {
             return None;
         }
@@ -60,7 +86,11 @@ impl Structural {
 
     /// Adds one error for each value that the schema does not allow. With the `old` object, what was invalid and has not
     /// changed is no error, and rules that compare with the old value are asked.
-    pub fn validate(&self, _new: &Value, _old: Option<&Value>, _errors: &mut FieldErrors) {}
+    pub fn validate(&self, new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+        validate::validate(new, old, &self.root, errors);
+        objects::headers(new, &self.root, "", errors);
+        objects::lists(new, &self.root, "", errors);
+    }
 
     /// The same structure as a table, for server-side apply.
     pub fn schema(&self, group: &str, version: &str, kind: &str) -> Schema {

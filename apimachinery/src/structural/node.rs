@@ -1,10 +1,16 @@
 //! What one schema says, keyword by keyword, read from JSON. It decides how each keyword is understood; whether they may
 //! stand together is decided elsewhere.
 
+use super::checks::{Checks, Patterns};
+use super::view::View;
 use crate::schema::ListType;
 use crate::status::FieldErrors;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// How many schemas one version may consist of; the largest known ones have about 30,000.
+const MAX_SCHEMAS: usize = 100_000;
 
 /// The word behind `type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +36,14 @@ impl Kind {
     pub fn from_word(word: &str) -> Option<Kind> {
         Self::WORDS.iter().find(|(w, _)| *w == word).map(|(_, kind)| *kind)
     }
+
+    pub fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
+    }
+
+    pub fn words() -> [&'static str; 6] {
+        Self::WORDS.map(|(word, _)| word)
+    }
 }
 
 /// `additionalProperties`.
@@ -37,13 +51,15 @@ impl Kind {
 pub(super) enum Additional {
     /// `true`: any member, about whose value nothing is said.
     Any,
+    /// `false`: no member but the properties.
+    Never,
     Of(Box<Node>),
 }
 
 impl Additional {
     pub fn node(&self) -> Option<&Node> {
         match self {
-            Additional::Any => None,
+            Additional::Any | Additional::Never => None,
             Additional::Of(node) => Some(node),
         }
     }
@@ -65,13 +81,20 @@ pub(super) struct Node {
     pub list: Option<ListType>,
     pub list_keys: Vec<String>,
     pub map_atomic: bool,
+
+    checks: Option<Box<Checks>>,
 }
 
 impl Node {
     /// Reads a schema; a keyword of the wrong JSON type is an error and counts as absent.
     pub fn read(schema: &Value, path: &str, errors: &mut FieldErrors) -> Node {
-        let mut reader = Reader { errors };
-        reader.node(schema, path)
+        Reader { errors, patterns: Patterns::default(), count: 0 }.node(schema, path)
+    }
+
+    /// What restricts values.
+    pub fn checks(&self) -> &Checks {
+        static NONE: LazyLock<Checks> = LazyLock::new(Checks::default);
+        self.checks.as_deref().unwrap_or(&NONE)
     }
 
     /// The schemas directly below that describe values inside this one's value.
@@ -99,102 +122,103 @@ impl Node {
     }
 }
 
-struct Reader<'e> {
-    errors: &'e mut FieldErrors,
+/// Reads a tree of schemas.
+pub(super) struct Reader<'e> {
+    pub errors: &'e mut FieldErrors,
+    pub patterns: Patterns,
+    count: usize,
 }
 
 impl Reader<'_> {
-    fn node(&mut self, schema: &Value, path: &str) -> Node {
-        let Value::Object(map) = schema else {
+    pub fn node(&mut self, schema: &Value, path: &str) -> Node {
+        let Some(view) = View::of(schema) else {
             self.errors.type_invalid(path, schema.clone(), "must be a schema");
             return Node::default();
         };
+        self.count += 1;
+        if self.count > MAX_SCHEMAS {
+            if self.count == MAX_SCHEMAS + 1 {
+                self.errors.too_many(path, self.count, MAX_SCHEMAS);
+            }
+            return Node::default();
+        }
         let mut node = Node {
-            nullable: self.flag(map, path, "nullable"),
-            default: map.get("default").filter(|v| !v.is_null()).cloned(),
-            preserve: self.flag(map, path, "x-kubernetes-preserve-unknown-fields"),
-            embedded: self.flag(map, path, "x-kubernetes-embedded-resource"),
-            int_or_string: self.flag(map, path, "x-kubernetes-int-or-string"),
-            list_keys: self.texts(map, path, "x-kubernetes-list-map-keys"),
-            map_atomic: self.text(map, path, "x-kubernetes-map-type") == Some("atomic"),
+            nullable: self.flag(view, path, "nullable"),
+            default: view.get("default").cloned(),
+            preserve: self.flag(view, path, "x-kubernetes-preserve-unknown-fields"),
+            embedded: self.flag(view, path, "x-kubernetes-embedded-resource"),
+            int_or_string: self.flag(view, path, "x-kubernetes-int-or-string"),
+            list_keys: self.texts(view, path, "x-kubernetes-list-map-keys"),
+            map_atomic: self.text(view, path, "x-kubernetes-map-type") == "atomic",
+            kind: Kind::from_word(self.text(view, path, "type")),
+            checks: Checks::speaks_in(view).then(|| Box::new(self.checks(view, path))),
             ..Node::default()
         };
-        node.kind = self.text(map, path, "type").and_then(Kind::from_word);
-        node.list = self.text(map, path, "x-kubernetes-list-type").and_then(|word| match word {
+        node.list = match self.text(view, path, "x-kubernetes-list-type") {
             "map" => Some(ListType::Map),
             "set" => Some(ListType::Set),
             "atomic" => Some(ListType::Atomic),
             _ => None,
-        });
-        self.structure(map, path, &mut node);
+        };
+        self.structure(view, path, &mut node);
         node
     }
 
-    fn structure(&mut self, map: &Map<String, Value>, path: &str, node: &mut Node) {
-        match map.get("properties") {
+    fn structure(&mut self, view: View<'_>, path: &str, node: &mut Node) {
+        match view.get("properties") {
             Some(Value::Object(properties)) => {
                 for (name, schema) in properties {
-                    let child = self.node(schema, &format!("{path}.properties[{name}]"));
+                    let place = format!("{path}.properties[{name}]");
+                    if u16::try_from(name.len()).is_err() {
+                        self.errors.too_long(place.as_str(), u16::MAX.into());
+                    }
+                    let child = self.node(schema, &place);
                     node.properties.insert(name.clone(), child);
                 }
             }
-            other => self.absent(other, path, "properties", "must be an object of schemas"),
+            other => self.wrong(other, path, "properties", "must be an object of schemas"),
         }
-        match map.get("additionalProperties") {
+        match view.get("additionalProperties") {
             Some(Value::Bool(true)) => node.additional = Some(Additional::Any),
+            Some(Value::Bool(false)) => node.additional = Some(Additional::Never),
             Some(schema @ Value::Object(_)) => {
                 let child = self.node(schema, &format!("{path}.additionalProperties"));
                 node.additional = Some(Additional::Of(Box::new(child)));
             }
-            Some(Value::Bool(false)) => {}
-            other => self.absent(other, path, "additionalProperties", "must be a schema or a boolean"),
+            other => self.wrong(other, path, "additionalProperties", "must be a schema or a boolean"),
         }
-        match map.get("items") {
+        match view.get("items") {
             Some(schema @ Value::Object(_)) => {
                 node.items = Some(Box::new(self.node(schema, &format!("{path}.items"))));
             }
-            Some(Value::Array(_)) => {
-                self.errors.forbidden(format!("{path}.items"), "items must be a schema object and not an array");
-            }
-            other => self.absent(other, path, "items", "must be a schema"),
+            // Refused by the rules.
+            Some(Value::Array(_)) => {}
+            other => self.wrong(other, path, "items", "must be a schema"),
         }
     }
 
-    fn absent(&mut self, value: Option<&Value>, path: &str, keyword: &str, wanted: &str) {
-        if let Some(value) = value.filter(|v| !v.is_null()) {
+    /// Notes a keyword that is there, but not of the type that it must be of.
+    pub fn wrong(&mut self, value: Option<&Value>, path: &str, keyword: &str, wanted: &str) {
+        if let Some(value) = value {
             self.errors.type_invalid(format!("{path}.{keyword}"), value.clone(), wanted);
         }
     }
 
-    fn flag(&mut self, map: &Map<String, Value>, path: &str, keyword: &str) -> bool {
-        match map.get(keyword) {
-            Some(Value::Bool(flag)) => *flag,
-            other => {
-                self.absent(other, path, keyword, "must be a boolean");
-                false
-            }
-        }
+    pub fn flag(&mut self, view: View<'_>, path: &str, keyword: &str) -> bool {
+        let value = view.get(keyword);
+        self.wrong(value.filter(|v| !v.is_boolean()), path, keyword, "must be a boolean");
+        view.flag(keyword)
     }
 
-    fn text<'v>(&mut self, map: &'v Map<String, Value>, path: &str, keyword: &str) -> Option<&'v str> {
-        match map.get(keyword) {
-            Some(Value::String(text)) => Some(text).filter(|t| !t.is_empty()).map(String::as_str),
-            other => {
-                self.absent(other, path, keyword, "must be a string");
-                None
-            }
-        }
+    pub fn text<'v>(&mut self, view: View<'v>, path: &str, keyword: &str) -> &'v str {
+        let value = view.get(keyword);
+        self.wrong(value.filter(|v| !v.is_string()), path, keyword, "must be a string");
+        view.text(keyword)
     }
 
-    fn texts(&mut self, map: &Map<String, Value>, path: &str, keyword: &str) -> Vec<String> {
-        match map.get(keyword) {
-            Some(Value::Array(items)) if items.iter().all(Value::is_string) => {
-                items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-            }
-            other => {
-                self.absent(other, path, keyword, "must be a list of strings");
-                Vec::new()
-            }
-        }
+    pub fn texts(&mut self, view: View<'_>, path: &str, keyword: &str) -> Vec<String> {
+        let fits = |value: &&Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
+        self.wrong(view.get(keyword).filter(|v| !fits(v)), path, keyword, "must be a list of strings");
+        view.texts(keyword).map(str::to_owned).collect()
     }
 }

@@ -34,7 +34,7 @@ impl Making {
                     let value = self.node(value, path);
                     self.builder.map(value, node.map_atomic)
                 }
-                Some(Additional::Any) => {
+                Some(Additional::Any | Additional::Never) => {
                     let any = self.builder.leaf(Shape::Any);
                     self.builder.map(any, node.map_atomic)
                 }

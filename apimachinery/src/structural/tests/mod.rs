@@ -1,5 +1,9 @@
 //! Tests of what schemas say about objects.
 
+mod parse;
+mod properties;
+mod validate;
+
 use super::*;
 use serde_json::json;
 
@@ -41,8 +45,9 @@ fn unknown_fields_go_and_are_named() {
     check(keep_list, json!([{"b": 1, "a": {"c": 1}}]), json!([{"b": 1, "a": {}}]), &["spec[0].a.c"]);
     let mut embedded = object(json!({"a": text}));
     embedded["x-kubernetes-embedded-resource"] = true.into();
-    let resource = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}, "b": 1});
-    check(embedded, resource, json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}}), &["spec.b"]);
+    let resource = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n", "nome": 1}, "b": 1});
+    let expect = json!({"apiVersion": "v1", "kind": "X", "metadata": {"name": "n"}});
+    check(embedded, resource, expect, &["spec.b", "spec.metadata.nome"]);
 }
 
 #[test]
