@@ -23,4 +23,5 @@ pub mod names;
 pub mod quantity;
 
 pub mod clock;
+pub mod cron;
 pub mod time;

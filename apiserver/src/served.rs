@@ -16,7 +16,29 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Kinds with a status that Kubernetes keeps no generation for.
-const WITHOUT_GENERATION: [&str; 3] = ["namespaces", "nodes", "services"];
+const WITHOUT_GENERATION: [&str; 10] = [
+    "horizontalpodautoscalers",
+    "namespaces",
+    "nodes",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "resourceclaims",
+    "resourcequotas",
+    "servicecidrs",
+    "services",
+    "volumeattachments",
+];
+/// Kinds without a status that it keeps one for all the same.
+const WITH_GENERATION: [&str; 8] = [
+    "deviceclasses",
+    "ingressclasses",
+    "mutatingwebhookconfigurations",
+    "networkpolicies",
+    "podtemplates",
+    "resourceslices",
+    "validatingadmissionpolicybindings",
+    "validatingwebhookconfigurations",
+];
 
 enum Rules {
     BuiltIn { strategy: &'static dyn Strategy, schema: Type<'static> },
@@ -43,7 +65,8 @@ impl Served {
         let stored = kind.stored_as();
         let schema = Schema::builtin().kind(stored.group, stored.version, stored.kind).unwrap_or_else(Type::any);
         let rules = Rules::BuiltIn { strategy: strategy(stored.group, stored.plural), schema };
-        let has_generation = stored.has_status() && !WITHOUT_GENERATION.contains(&stored.plural);
+        let has_generation = stored.has_status() && !WITHOUT_GENERATION.contains(&stored.plural)
+            || WITH_GENERATION.contains(&stored.plural);
         Self { kind, resource, group, has_generation, conversion: Conversion::built_in(kind), rules }
     }
 

@@ -2,7 +2,10 @@
 //!
 //! It decides names, verbs, subresources and store groups as Kubernetes 1.35 has them; it holds no behaviour.
 
+mod workloads;
+
 use super::{Kind, StoreGroup, Subresource};
+pub use workloads::*;
 
 type Verbs = &'static [&'static str];
 
@@ -27,6 +30,21 @@ const fn sub(
     Subresource { name, group, version, kind, verbs }
 }
 
+/// What most namespaced kinds have in common; a row says the rest.
+const NAMESPACED: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "",
+    plural: "",
+    singular: "",
+    short_names: &[],
+    categories: &[],
+    namespaced: true,
+    verbs: ALL,
+    subresources: &[],
+    store: StoreGroup::State,
+};
+
 /// Every kind that is served, stored or virtual, in the order of discovery.
 pub static KINDS: &[&Kind] = &[
     &POD,
@@ -39,11 +57,20 @@ pub static KINDS: &[&Kind] = &[
     &EVENT,
     &SERVICE_ACCOUNT,
     &BINDING,
+    &POD_TEMPLATE,
+    &REPLICATION_CONTROLLER,
+    &RESOURCE_QUOTA,
+    &LIMIT_RANGE,
+    &PERSISTENT_VOLUME_CLAIM,
     &DEPLOYMENT,
     &REPLICA_SET,
     &DAEMON_SET,
+    &STATEFUL_SET,
     &CONTROLLER_REVISION,
     &JOB,
+    &CRON_JOB,
+    &HORIZONTAL_POD_AUTOSCALER,
+    &POD_DISRUPTION_BUDGET,
     &ENDPOINT_SLICE,
     &LEASE,
     &PRIORITY_CLASS,

@@ -45,6 +45,13 @@ impl Column {
 
 pub const NAME_AGE: &[Column] = &[Column::NAME, Column::AGE];
 
+/// What kinds that Kubernetes has no columns for show beside the name.
+pub const CREATED_AT: Column = Column { kind: "date", ..Column::text("Created At", "When the object was created.") };
+
+pub fn created_at(object: &Value) -> Value {
+    object["metadata"]["creationTimestamp"].clone()
+}
+
 pub fn name(object: &Value) -> Value {
     object["metadata"]["name"].clone()
 }

@@ -7,9 +7,13 @@
 //! Adding a strategy is one folder `kinds/<kind>/mod.rs` with `pub struct <Kind>; impl Strategy for <Kind>` and one row in the table below.
 
 pub mod columns;
+mod conditions;
 pub mod network;
+mod quantities;
+mod selectors;
 #[cfg(test)]
 mod testing;
+pub mod unattended;
 pub mod value;
 
 use crate::auth::UserInfo;
@@ -137,24 +141,33 @@ strategies! {
     configmap::ConfigMap => "" "configmaps";
     customresourcedefinition::CustomResourceDefinition => "apiextensions.k8s.io" "customresourcedefinitions";
     controllerrevision::ControllerRevision => "apps" "controllerrevisions";
+    cronjob::CronJob => "batch" "cronjobs";
     daemonset::DaemonSet => "apps" "daemonsets";
     deployment::Deployment => "apps" "deployments";
     endpoints::Endpoints => "" "endpoints";
     endpointslice::EndpointSlice => "discovery.k8s.io" "endpointslices";
     event::Event => "" "events";
     flowschema::FlowSchema => "flowcontrol.apiserver.k8s.io" "flowschemas";
+    horizontalpodautoscaler::HorizontalPodAutoscaler => "autoscaling" "horizontalpodautoscalers";
     job::Job => "batch" "jobs";
     lease::Lease => "coordination.k8s.io" "leases";
+    limitrange::LimitRange => "" "limitranges";
     namespace::Namespace => "" "namespaces";
     node::Node => "" "nodes";
     nodeallocation::NodeAllocation => "gantry.dev" "nodeallocations";
+    persistentvolumeclaim::PersistentVolumeClaim => "" "persistentvolumeclaims";
     pod::Pod => "" "pods";
+    poddisruptionbudget::PodDisruptionBudget => "policy" "poddisruptionbudgets";
+    podtemplate::PodTemplate => "" "podtemplates";
     priorityclass::PriorityClass => "scheduling.k8s.io" "priorityclasses";
     prioritylevelconfiguration::PriorityLevelConfiguration => "flowcontrol.apiserver.k8s.io" "prioritylevelconfigurations";
     replicaset::ReplicaSet => "apps" "replicasets";
+    replicationcontroller::ReplicationController => "" "replicationcontrollers";
+    resourcequota::ResourceQuota => "" "resourcequotas";
     secret::Secret => "" "secrets";
     service::Service => "" "services";
     serviceaccount::ServiceAccount => "" "serviceaccounts";
+    statefulset::StatefulSet => "apps" "statefulsets";
 }
 
 /// The strategy for a resource (`""` is the core group).

@@ -7,6 +7,7 @@ use super::{meta, ownership};
 use crate::admission::{Attributes, Operation};
 use crate::effects;
 use crate::http::Outcome;
+use crate::kinds::unattended;
 use crate::kinds::value::{object_mut, remove, str_at};
 use gantry_apimachinery::names;
 use gantry_apimachinery::status::{FieldErrors, Reason, Status};
@@ -95,5 +96,8 @@ pub fn check(call: &Call<'_>, new: &Value, old: Option<&Value>, name: &str) -> O
         return Err(Status::invalid(&call.kind().qualified_kind(), name, &errors).into());
     }
     call.warn(strategy.warnings(new, old));
+    if old.is_none() {
+        call.warn(unattended::warning(call.kind()));
+    }
     Ok(())
 }

@@ -22,6 +22,8 @@ struct Paths<'a> {
     selector: Option<&'a str>,
 }
 
+const WORKLOAD: Paths<'static> = Paths { spec: "spec.replicas", status: "status.replicas", selector: None };
+
 impl<'a> Paths<'a> {
     fn of(call: &'a Call<'_>) -> Self {
         match call.served.as_custom().and_then(|version| version.scale.as_ref()) {
@@ -30,7 +32,7 @@ impl<'a> Paths<'a> {
                 status: &scale.status,
                 selector: Some(scale.selector.as_deref().unwrap_or("")),
             },
-            None => Self { spec: "spec.replicas", status: "status.replicas", selector: None },
+            None => WORKLOAD,
         }
     }
 }
@@ -45,25 +47,24 @@ fn of(object: &Value, paths: &Paths<'_>) -> Value {
     }
     let selector = match paths.selector {
         Some(path) => str_at(object, path).to_owned(),
-        // A ReplicationController's is a plain map.
-        None => match &object["spec"]["selector"] {
-            plain
-                if plain.is_object()
-                    && plain.get("matchLabels").is_none()
-                    && plain.get("matchExpressions").is_none() =>
-            {
-                Selector::from_json(Some(&json!({ "matchLabels": plain })))
-            }
-            selector => Selector::from_json(Some(selector)),
-        }
-        .map(|selector| selector.to_string())
-        .unwrap_or_default(),
+        None => selector(object).map(|selector| selector.to_string()).unwrap_or_default(),
     };
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata,
         "spec": {"replicas": i64_at(object, paths.spec).unwrap_or(0)},
         "status": {"replicas": i64_at(object, paths.status).unwrap_or(0), "selector": selector},
     })
+}
+
+/// A ReplicationController's selector is a map of labels, every other one a `LabelSelector`.
+fn selector(object: &Value) -> Option<Selector> {
+    let selector = object["spec"].get("selector");
+    if object["kind"] == "ReplicationController" {
+        let labels = selector?.as_object()?.iter();
+        let text = |(key, value): (&String, &Value)| (key.clone(), value.as_str().unwrap_or_default().to_owned());
+        return Some(Selector::from_map(&labels.map(text).collect()));
+    }
+    Selector::from_json(selector).ok()
 }
 
 pub async fn get(call: &Call<'_>) -> Outcome<Value> {
@@ -119,4 +120,19 @@ fn place<'a>(object: &'a mut Value, path: &str) -> &'a mut Value {
 async fn answer(call: &Call<'_>, written: Written, paths: &Paths<'_>) -> Outcome<Value> {
     let stored = call.served.open(Stored::read(written.bytes, written.revision)?).await?;
     Ok(of(&stored.with_revision(), paths))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_selectors_are_read() {
+        let check = |kind: &str, selector: Value| {
+            let scale = of(&json!({"kind": kind, "metadata": {}, "spec": {"selector": selector, "replicas": 2}}), &WORKLOAD);
+            assert_eq!((&scale["status"]["selector"], &scale["spec"]["replicas"]), (&json!("a=b"), &json!(2)));
+        };
+        check("ReplicationController", json!({"a": "b"}));
+        check("StatefulSet", json!({"matchLabels": {"a": "b"}}));
+    }
 }

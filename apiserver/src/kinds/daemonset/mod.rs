@@ -62,7 +62,7 @@ impl Strategy for DaemonSet {
         }
         let spec = &new["spec"];
         workload::selector(spec, "daemonset", errors);
-        workload::template(spec, &["Always"], errors);
+        workload::template(&spec["template"], "DaemonSet", errors);
         workload::same_selector(new, old, errors);
         for field in ["minReadySeconds", "revisionHistoryLimit"] {
             pod_rules::at_least(spec, field, 0, "spec", errors);

@@ -45,7 +45,7 @@ impl Strategy for Deployment {
         let spec = &new["spec"];
         workload::replicated(spec, errors);
         workload::selector(spec, "deployment", errors);
-        workload::template(spec, &["Always"], errors);
+        workload::template(&spec["template"], "ReplicaSet", errors);
         workload::same_selector(new, old, errors);
         for field in ["revisionHistoryLimit", "progressDeadlineSeconds"] {
             pod_rules::at_least(spec, field, 0, "spec", errors);

@@ -1,12 +1,13 @@
 //! What a Job means to the API: its defaults, the selector and labels that tie its pods to it, what may change later, and what
 //! `kubectl get` shows.
 
+pub mod rules;
 mod update;
 
 use super::columns::{self, Column};
 use super::pod::unheeded::NOT_ACTED_UPON;
-use super::pod::{self, validate as pod_rules, workload};
-use super::value::{at, bool_at, child, default, i64_at, items, items_mut, object_mut, str_at};
+use super::pod::{self, workload};
+use super::value::{at, bool_at, child, default, i64_at, items, object_mut, str_at};
 use super::{Ctx, Selectable, Strategy};
 use gantry_apimachinery::status::FieldErrors;
 use gantry_apimachinery::time::{Timestamp, human_duration};
@@ -19,9 +20,6 @@ const NAME_LABEL: &str = "batch.kubernetes.io/job-name";
 /// The same labels as older clients know them.
 const OLD_UID_LABEL: &str = "controller-uid";
 const OLD_NAME_LABEL: &str = "job-name";
-/// Kubernetes' bound for jobs whose indexes are counted one by one.
-const MAX_INDEXED_PARALLELISM: i64 = 100_000;
-
 /// What the job controller does not read yet. A user is told, instead of finding out from a job that goes on failing.
 const UNHEEDED: [&str; 4] = ["podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes"];
 
@@ -52,11 +50,7 @@ impl Strategy for Job {
         default(spec, "manualSelector", false);
         let replacement = if at(spec, "podFailurePolicy").is_some() { "Failed" } else { "TerminatingOrFailed" };
         default(spec, "podReplacementPolicy", replacement);
-        if let Some(policy) = spec.get_mut("podFailurePolicy").filter(|policy| policy.is_object()) {
-            for rule in items_mut(policy, "rules") {
-                items_mut(rule, "onPodConditions").iter_mut().for_each(|pattern| default(pattern, "status", "True"));
-            }
-        }
+        rules::failure_policy_defaults(spec);
         let labels = object["spec"]["template"]["metadata"]["labels"].clone();
         let unlabelled =
             at(object, "metadata.labels").and_then(Value::as_object).is_none_or(|labels| labels.is_empty());
@@ -84,7 +78,7 @@ impl Strategy for Job {
         if ctx.is_status() {
             return update::status(new, old, errors);
         }
-        spec(&new["spec"], errors);
+        rules::spec(&new["spec"], "spec", errors);
         generated(new, old, errors);
         if let Some(old) = old {
             update::spec(&new["spec"], &old["spec"], at(old, "status.startTime").is_some(), errors);
@@ -126,64 +120,6 @@ fn remove_null_labels(object: &mut Value) {
     let map = object_mut(metadata);
     if map.get("labels").is_some_and(Value::is_null) {
         map.remove("labels");
-    }
-}
-
-fn spec(spec: &Value, errors: &mut FieldErrors) {
-    let counts = [
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
-        "ttlSecondsAfterFinished",
-    ];
-    for field in counts {
-        pod_rules::at_least(spec, field, 0, "spec", errors);
-    }
-    pod_rules::one_of(spec, "completionMode", "spec", &["NonIndexed", "Indexed"], errors);
-    pod_rules::one_of(spec, "podReplacementPolicy", "spec", &["Failed", "TerminatingOrFailed"], errors);
-    if at(spec, "podFailurePolicy").is_some() && spec["podReplacementPolicy"] != "Failed" {
-        let value = str_at(spec, "podReplacementPolicy");
-        errors.not_supported("spec.podReplacementPolicy", value, &["Failed"]);
-    }
-    let indexed = spec["completionMode"] == "Indexed";
-    let parallelism = i64_at(spec, "parallelism").unwrap_or(0);
-    if indexed && at(spec, "completions").is_none() {
-        errors.required_because("spec.completions", "when completion mode is Indexed");
-    }
-    if indexed && parallelism > MAX_INDEXED_PARALLELISM {
-        let why = format!("must be less than or equal to {MAX_INDEXED_PARALLELISM} when completion mode is Indexed");
-        errors.invalid("spec.parallelism", parallelism, why);
-    }
-    if !indexed && at(spec, "backoffLimitPerIndex").is_some() {
-        let why = "requires indexed completion mode";
-        errors.invalid("spec.backoffLimitPerIndex", spec["backoffLimitPerIndex"].clone(), why);
-    }
-    pod_rules::template(&spec["template"], "spec.template", errors);
-    if !matches!(str_at(&spec["template"]["spec"], "restartPolicy"), "OnFailure" | "Never") {
-        errors.required_because("spec.template.spec.restartPolicy", "valid values: \"OnFailure\", \"Never\"");
-    }
-    failure_policy(spec, errors);
-    if pod::is_at_most_one(&spec["template"]) && parallelism > 1 {
-        let why = format!("a Job of parallelism {parallelism} runs pods together: set parallelism to 1");
-        errors.forbidden(pod::at_most_one_path("spec.template"), why);
-    }
-}
-
-fn failure_policy(spec: &Value, errors: &mut FieldErrors) {
-    if at(spec, "podFailurePolicy").is_some() && spec["template"]["spec"]["restartPolicy"] != "Never" {
-        let value = str_at(&spec["template"]["spec"], "restartPolicy");
-        let why = "only \"Never\" is supported when podFailurePolicy is specified";
-        errors.invalid("spec.template.spec.restartPolicy", value, why);
-    }
-    for (position, rule) in items(spec, "podFailurePolicy.rules").iter().enumerate() {
-        let path = format!("spec.podFailurePolicy.rules[{position}]");
-        pod_rules::one_of(rule, "action", &path, &["Count", "FailIndex", "FailJob", "Ignore"], errors);
-        if at(rule, "onExitCodes").is_none() && items(rule, "onPodConditions").is_empty() {
-            errors.invalid(path, rule.clone(), "specifying one of OnExitCodes and OnPodConditions is required");
-        }
     }
 }
 

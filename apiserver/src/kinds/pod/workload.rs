@@ -3,7 +3,8 @@
 
 use super::validate::{at_least, one_of};
 use crate::kinds::columns::Column;
-use crate::kinds::value::{at, items, str_at};
+use crate::kinds::selectors;
+use crate::kinds::value::{at, i64_at, items, str_at};
 use gantry_apimachinery::labels::Selector;
 use gantry_apimachinery::status::FieldErrors;
 use serde_json::Value;
@@ -45,11 +46,13 @@ pub fn selector(spec: &Value, kind: &str, errors: &mut FieldErrors) {
         errors.required("spec.selector");
         return;
     };
+    selectors::label_selector(selector, "spec.selector", errors);
+    if selectors::is_empty(selector) {
+        errors.invalid("spec.selector", selector.clone(), format!("empty selector is invalid for {kind}"));
+        return;
+    }
     match Selector::from_json(Some(selector)) {
-        Err(why) => errors.invalid("spec.selector", selector.clone(), why.to_string()),
-        Ok(parsed) if parsed.is_everything() => {
-            errors.invalid("spec.selector", selector.clone(), format!("empty selector is invalid for {kind}"));
-        }
+        Err(_) => errors.invalid("spec.selector", selector.clone(), "invalid label selector"),
         Ok(parsed) => {
             let labels = labels(&spec["template"]);
             if !parsed.matches(&labels) {
@@ -65,17 +68,26 @@ fn labels(template: &Value) -> BTreeMap<String, String> {
     labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
 }
 
-/// The template is a valid pod with one of these restart policies.
-pub fn template(spec: &Value, restart_policies: &[&str], errors: &mut FieldErrors) {
-    let path = "spec.template";
-    super::validate::template(&spec["template"], path, errors);
-    let policy = &spec["template"]["spec"];
-    if super::validate::RESTART_POLICIES.contains(&str_at(policy, "restartPolicy")) {
-        one_of(policy, "restartPolicy", "spec.template.spec", restart_policies, errors);
+/// The template is a valid pod that always runs; `kind` is named in errors.
+pub fn template(template: &Value, kind: &str, errors: &mut FieldErrors) {
+    super::validate::template(template, "spec.template", errors);
+    let spec = &template["spec"];
+    if super::validate::RESTART_POLICIES.contains(&str_at(spec, "restartPolicy")) {
+        one_of(spec, "restartPolicy", "spec.template.spec", &["Always"], errors);
     }
-    if restart_policies == ["Always"] && at(policy, "activeDeadlineSeconds").is_some() {
-        let why = "activeDeadlineSeconds in ReplicaSet is not Supported";
+    if at(spec, "activeDeadlineSeconds").is_some() {
+        let why = format!("activeDeadlineSeconds in {kind} is not Supported");
         errors.forbidden("spec.template.spec.activeDeadlineSeconds", why);
+    }
+}
+
+/// No more pods in some state than there are.
+pub fn at_most_replicas(status: &Value, fields: &[&str], errors: &mut FieldErrors) {
+    let replicas = i64_at(status, "replicas").unwrap_or(0);
+    for field in fields {
+        if let Some(count) = i64_at(status, field).filter(|count| *count > replicas) {
+            errors.invalid(format!("status.{field}"), count, "cannot be greater than status.replicas");
+        }
     }
 }
 

@@ -40,7 +40,7 @@ impl Strategy for ReplicaSet {
         }
         workload::replicated(&new["spec"], errors);
         workload::selector(&new["spec"], "replica set", errors);
-        workload::template(&new["spec"], &["Always"], errors);
+        workload::template(&new["spec"]["template"], "ReplicaSet", errors);
         workload::same_selector(new, old, errors);
     }
 
