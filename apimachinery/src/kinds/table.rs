@@ -2,9 +2,11 @@
 //!
 //! It decides names, verbs, subresources and store groups as Kubernetes 1.35 has them; it holds no behaviour.
 
+mod storage;
 mod workloads;
 
 use super::{Kind, StoreGroup, Subresource};
+pub use storage::*;
 pub use workloads::*;
 
 type Verbs = &'static [&'static str];
@@ -44,6 +46,7 @@ const NAMESPACED: Kind = Kind {
     subresources: &[],
     store: StoreGroup::State,
 };
+const CLUSTER_WIDE: Kind = Kind { namespaced: false, ..NAMESPACED };
 
 /// Every kind that is served, stored or virtual, in the order of discovery.
 pub static KINDS: &[&Kind] = &[
@@ -61,6 +64,7 @@ pub static KINDS: &[&Kind] = &[
     &REPLICATION_CONTROLLER,
     &RESOURCE_QUOTA,
     &LIMIT_RANGE,
+    &PERSISTENT_VOLUME,
     &PERSISTENT_VOLUME_CLAIM,
     &DEPLOYMENT,
     &REPLICA_SET,
@@ -73,7 +77,14 @@ pub static KINDS: &[&Kind] = &[
     &POD_DISRUPTION_BUDGET,
     &ENDPOINT_SLICE,
     &LEASE,
+    &RUNTIME_CLASS,
     &PRIORITY_CLASS,
+    &STORAGE_CLASS,
+    &VOLUME_ATTACHMENT,
+    &CSI_DRIVER,
+    &CSI_NODE,
+    &CSI_STORAGE_CAPACITY,
+    &VOLUME_ATTRIBUTES_CLASS,
     &FLOW_SCHEMA,
     &PRIORITY_LEVEL_CONFIGURATION,
     &CUSTOM_RESOURCE_DEFINITION,

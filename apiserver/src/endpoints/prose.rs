@@ -44,7 +44,7 @@ impl Prose for Texts {
     }
 }
 
-const GROUPS: [&str; 17] = [
+const GROUPS: [&str; 18] = [
     "",
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -58,6 +58,7 @@ const GROUPS: [&str; 17] = [
     "events.k8s.io",
     "flowcontrol.apiserver.k8s.io",
     "networking.k8s.io",
+    "node.k8s.io",
     "policy",
     "rbac.authorization.k8s.io",
     "scheduling.k8s.io",
@@ -110,7 +111,8 @@ fn gather(to: &mut SchemaGenerator, group: &str) {
         }
         "scheduling.k8s.io" => add!(to: scheduling::v1::PriorityClass),
         "storage.k8s.io" => add!(to: storage::v1::StorageClass, storage::v1::VolumeAttachment, storage::v1::CSINode,
-            storage::v1::CSIDriver, node::v1::RuntimeClass),
+            storage::v1::CSIDriver, storage::v1::CSIStorageCapacity, storage::v1::VolumeAttributesClass),
+        "node.k8s.io" => add!(to: node::v1::RuntimeClass),
         _ => {}
     }
 }

@@ -142,6 +142,9 @@ strategies! {
     customresourcedefinition::CustomResourceDefinition => "apiextensions.k8s.io" "customresourcedefinitions";
     controllerrevision::ControllerRevision => "apps" "controllerrevisions";
     cronjob::CronJob => "batch" "cronjobs";
+    csidriver::CsiDriver => "storage.k8s.io" "csidrivers";
+    csinode::CsiNode => "storage.k8s.io" "csinodes";
+    csistoragecapacity::CsiStorageCapacity => "storage.k8s.io" "csistoragecapacities";
     daemonset::DaemonSet => "apps" "daemonsets";
     deployment::Deployment => "apps" "deployments";
     endpoints::Endpoints => "" "endpoints";
@@ -155,6 +158,7 @@ strategies! {
     namespace::Namespace => "" "namespaces";
     node::Node => "" "nodes";
     nodeallocation::NodeAllocation => "gantry.dev" "nodeallocations";
+    persistentvolume::PersistentVolume => "" "persistentvolumes";
     persistentvolumeclaim::PersistentVolumeClaim => "" "persistentvolumeclaims";
     pod::Pod => "" "pods";
     poddisruptionbudget::PodDisruptionBudget => "policy" "poddisruptionbudgets";
@@ -164,10 +168,14 @@ strategies! {
     replicaset::ReplicaSet => "apps" "replicasets";
     replicationcontroller::ReplicationController => "" "replicationcontrollers";
     resourcequota::ResourceQuota => "" "resourcequotas";
+    runtimeclass::RuntimeClass => "node.k8s.io" "runtimeclasses";
     secret::Secret => "" "secrets";
     service::Service => "" "services";
     serviceaccount::ServiceAccount => "" "serviceaccounts";
     statefulset::StatefulSet => "apps" "statefulsets";
+    storageclass::StorageClass => "storage.k8s.io" "storageclasses";
+    volumeattachment::VolumeAttachment => "storage.k8s.io" "volumeattachments";
+    volumeattributesclass::VolumeAttributesClass => "storage.k8s.io" "volumeattributesclasses";
 }
 
 /// The strategy for a resource (`""` is the core group).

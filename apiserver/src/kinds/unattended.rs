@@ -12,12 +12,20 @@ const STORAGE: &str = "no volumes are provisioned, attached or mounted here yet"
 const KINDS: &[(&str, &str, &str)] = &[
     ("", "limitranges", ADMISSION),
     ("", "persistentvolumeclaims", STORAGE),
+    ("", "persistentvolumes", STORAGE),
     ("", "replicationcontrollers", CONTROLLER),
     ("", "resourcequotas", ADMISSION),
     ("apps", "statefulsets", CONTROLLER),
     ("autoscaling", "horizontalpodautoscalers", CONTROLLER),
     ("batch", "cronjobs", CONTROLLER),
+    ("node.k8s.io", "runtimeclasses", "no node agent offers a choice of runtimes yet"),
     ("policy", "poddisruptionbudgets", CONTROLLER),
+    ("storage.k8s.io", "csidrivers", STORAGE),
+    ("storage.k8s.io", "csinodes", STORAGE),
+    ("storage.k8s.io", "csistoragecapacities", STORAGE),
+    ("storage.k8s.io", "storageclasses", STORAGE),
+    ("storage.k8s.io", "volumeattachments", STORAGE),
+    ("storage.k8s.io", "volumeattributesclasses", STORAGE),
 ];
 
 /// What a create of this kind is answered with, if anything.

@@ -77,12 +77,3 @@ pub static POD_DISRUPTION_BUDGET: Kind = Kind {
     subresources: &[sub("status", STATUS, "policy", "v1", "PodDisruptionBudget")],
     ..NAMESPACED
 };
-
-pub static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
-    kind: "PersistentVolumeClaim",
-    plural: "persistentvolumeclaims",
-    singular: "persistentvolumeclaim",
-    short_names: &["pvc"],
-    subresources: &[sub("status", STATUS, "", "v1", "PersistentVolumeClaim")],
-    ..NAMESPACED
-};

@@ -5,7 +5,7 @@ mod containers;
 pub mod defaults;
 pub mod printing;
 pub mod quality;
-mod scheduling;
+pub mod scheduling;
 pub mod unheeded;
 mod update;
 pub mod validate;

@@ -37,18 +37,23 @@ pub fn validate(spec: &Value, path: &str, errors: &mut FieldErrors) {
 
 fn node_affinity(affinity: &Value, path: &str, errors: &mut FieldErrors) {
     if let Some(selector) = at(affinity, REQUIRED) {
-        let path = format!("{path}.{REQUIRED}.nodeSelectorTerms");
-        if items(selector, "nodeSelectorTerms").is_empty() {
-            errors.required_because(path.as_str(), "must have at least one node selector term");
-        }
-        for (position, term) in items(selector, "nodeSelectorTerms").iter().enumerate() {
-            node_term(term, &format!("{path}[{position}]"), errors);
-        }
+        node_selector(selector, &format!("{path}.{REQUIRED}"), errors);
     }
     for (position, preference) in items(affinity, PREFERRED).iter().enumerate() {
         let path = format!("{path}.{PREFERRED}[{position}]");
         weight(preference, &path, errors);
         node_term(&preference["preference"], &format!("{path}.preference"), errors);
+    }
+}
+
+/// Terms of which a machine must match one.
+pub fn node_selector(selector: &Value, path: &str, errors: &mut FieldErrors) {
+    let path = format!("{path}.nodeSelectorTerms");
+    if items(selector, "nodeSelectorTerms").is_empty() {
+        errors.required_because(path.as_str(), "must have at least one node selector term");
+    }
+    for (position, term) in items(selector, "nodeSelectorTerms").iter().enumerate() {
+        node_term(term, &format!("{path}[{position}]"), errors);
     }
 }
 
@@ -113,7 +118,7 @@ pub fn selector(selector: &Value, path: &str, errors: &mut FieldErrors) {
     }
 }
 
-fn toleration(toleration: &Value, path: &str, errors: &mut FieldErrors) {
+pub fn toleration(toleration: &Value, path: &str, errors: &mut FieldErrors) {
     let (key, operator) = (str_at(toleration, "key"), str_at(toleration, "operator"));
     if key.is_empty() {
         if operator != "Exists" {

@@ -23,7 +23,7 @@ pub fn wide_cells(object: &Value) -> [Value; 3] {
     [each("name"), each("image"), selector_text(&object["spec"]["selector"])]
 }
 
-fn selector_text(selector: &Value) -> Value {
+pub fn selector_text(selector: &Value) -> Value {
     let text = Selector::from_json(Some(selector)).map(|selector| selector.to_string()).unwrap_or_default();
     if text.is_empty() { "<none>".into() } else { text.into() }
 }
