@@ -44,6 +44,15 @@ fn is_qualified(s: &str) -> bool {
         && b[b.len() - 1].is_ascii_alphanumeric()
 }
 
+/// An IP address, spelt as everybody spells it, so that each has one name.
+pub fn canonical_ip(s: &str) -> Result<(), String> {
+    match s.parse::<std::net::IpAddr>() {
+        Ok(ip) if ip.to_string() == s => Ok(()),
+        Ok(ip) => Err(format!("must be in canonical form ({:?})", ip.to_string())),
+        Err(_) => Err("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()),
+    }
+}
+
 /// A DNS label (RFC 1123): most names inside an object, and namespaces.
 pub fn dns1123_label(s: &str) -> Result<(), String> {
     max_len(s, 63)?;
@@ -206,6 +215,11 @@ mod tests {
 
     #[test]
     fn syntax_rules() {
+        check(
+            canonical_ip,
+            &["10.0.0.1", "2001:db8::1"],
+            &["10.0.0.01", "2001:DB8::1", "::ffff:10.0.0.300", "host", ""],
+        );
         let long = "a".repeat(64);
         check(dns1123_label, &["a", "0-9", &long[1..]], &["", "-a", "a-", "A", "a.b", "a_b", &long]);
         check(dns1123_subdomain, &["a.b", "0"], &["", ".", "a..b", "a.", "A.b", &"a.".repeat(127)]);

@@ -2,10 +2,12 @@
 //!
 //! It decides names, verbs, subresources and store groups as Kubernetes 1.35 has them; it holds no behaviour.
 
+mod networking;
 mod storage;
 mod workloads;
 
 use super::{Kind, StoreGroup, Subresource};
+pub use networking::*;
 pub use storage::*;
 pub use workloads::*;
 
@@ -76,6 +78,11 @@ pub static KINDS: &[&Kind] = &[
     &HORIZONTAL_POD_AUTOSCALER,
     &POD_DISRUPTION_BUDGET,
     &ENDPOINT_SLICE,
+    &INGRESS,
+    &INGRESS_CLASS,
+    &NETWORK_POLICY,
+    &SERVICE_CIDR,
+    &IP_ADDRESS,
     &LEASE,
     &RUNTIME_CLASS,
     &PRIORITY_CLASS,

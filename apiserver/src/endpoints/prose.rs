@@ -103,7 +103,8 @@ fn gather(to: &mut SchemaGenerator, group: &str) {
             add!(to: flowcontrol::v1::FlowSchema, flowcontrol::v1::PriorityLevelConfiguration)
         }
         "networking.k8s.io" => {
-            add!(to: networking::v1::Ingress, networking::v1::IngressClass, networking::v1::NetworkPolicy)
+            add!(to: networking::v1::Ingress, networking::v1::IngressClass, networking::v1::NetworkPolicy,
+                networking::v1::ServiceCIDR, networking::v1::IPAddress)
         }
         "policy" => add!(to: policy::v1::PodDisruptionBudget, policy::v1::Eviction),
         "rbac.authorization.k8s.io" => {

@@ -152,10 +152,14 @@ strategies! {
     event::Event => "" "events";
     flowschema::FlowSchema => "flowcontrol.apiserver.k8s.io" "flowschemas";
     horizontalpodautoscaler::HorizontalPodAutoscaler => "autoscaling" "horizontalpodautoscalers";
+    ingress::Ingress => "networking.k8s.io" "ingresses";
+    ingressclass::IngressClass => "networking.k8s.io" "ingressclasses";
+    ipaddress::IpAddress => "networking.k8s.io" "ipaddresses";
     job::Job => "batch" "jobs";
     lease::Lease => "coordination.k8s.io" "leases";
     limitrange::LimitRange => "" "limitranges";
     namespace::Namespace => "" "namespaces";
+    networkpolicy::NetworkPolicy => "networking.k8s.io" "networkpolicies";
     node::Node => "" "nodes";
     nodeallocation::NodeAllocation => "gantry.dev" "nodeallocations";
     persistentvolume::PersistentVolume => "" "persistentvolumes";
@@ -172,6 +176,7 @@ strategies! {
     secret::Secret => "" "secrets";
     service::Service => "" "services";
     serviceaccount::ServiceAccount => "" "serviceaccounts";
+    servicecidr::ServiceCidr => "networking.k8s.io" "servicecidrs";
     statefulset::StatefulSet => "apps" "statefulsets";
     storageclass::StorageClass => "storage.k8s.io" "storageclasses";
     volumeattachment::VolumeAttachment => "storage.k8s.io" "volumeattachments";

@@ -6,6 +6,7 @@ use gantry_apimachinery::kinds::Kind;
 /// Who is missing.
 const CONTROLLER: &str = "no controller for it runs here yet";
 const ADMISSION: &str = "no admission holds anybody to it yet";
+const ADDRESSES: &str = "Services take their addresses from the range that the server was started with";
 const STORAGE: &str = "no volumes are provisioned, attached or mounted here yet";
 
 /// Group, plural, and who is missing. A row goes with the arrival of the one who acts.
@@ -18,6 +19,11 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("apps", "statefulsets", CONTROLLER),
     ("autoscaling", "horizontalpodautoscalers", CONTROLLER),
     ("batch", "cronjobs", CONTROLLER),
+    ("networking.k8s.io", "ingresses", CONTROLLER),
+    ("networking.k8s.io", "ingressclasses", CONTROLLER),
+    ("networking.k8s.io", "ipaddresses", ADDRESSES),
+    ("networking.k8s.io", "networkpolicies", "nothing keeps traffic from pods yet"),
+    ("networking.k8s.io", "servicecidrs", ADDRESSES),
     ("node.k8s.io", "runtimeclasses", "no node agent offers a choice of runtimes yet"),
     ("policy", "poddisruptionbudgets", CONTROLLER),
     ("storage.k8s.io", "csidrivers", STORAGE),

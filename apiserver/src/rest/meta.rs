@@ -125,6 +125,7 @@ fn validate_name(name: &str, kind: &Kind, errors: &mut FieldErrors) {
     let checked = match (kind.group, kind.plural) {
         ("", "namespaces") => names::dns1123_label(name),
         ("", "services") => names::dns1035_label(name),
+        ("networking.k8s.io", "ipaddresses") => names::canonical_ip(name),
         ("rbac.authorization.k8s.io", _) => names::path_segment(name),
         _ => names::dns1123_subdomain(name),
     };
