@@ -105,7 +105,7 @@ async fn read_verb(at: &Identified<'_>, verb: Verb, call: &Call<'_>, writer: Wri
     if verb == Verb::Get {
         return get::get(call, &at.query, &writer).await;
     }
-    let selection = Selection::read(&call.served.resource, call.namespace, call.name, &at.query)?;
+    let selection = Selection::read(call.served, call.namespace, call.name, &at.query)?;
     if verb == Verb::Watch || at.query.flag("watch") {
         return watch::watch(call, &at.query, selection, writer, at.lifetime.shutdown.clone()).await;
     }
@@ -168,7 +168,7 @@ async fn object_verb(
         Verb::DeleteCollection => {
             let options = delete_options(&at.query, input, body)?;
             let one = options.with_dry_run(call);
-            let selection = Selection::read(&served.resource, call.namespace, call.name, &at.query)?;
+            let selection = Selection::read(served, call.namespace, call.name, &at.query)?;
             let all = delete_collection(&one, &selection, &options).await?;
             let mut items = Vec::with_capacity(all.len());
             for written in &all {

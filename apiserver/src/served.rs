@@ -118,7 +118,10 @@ impl Served {
     pub fn row(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         match &self.rules {
             Rules::Custom(version) => version.printer.row(object, now),
-            Rules::BuiltIn { strategy, .. } => strategy.row(object, now),
+            Rules::BuiltIn { strategy, .. } => match &self.conversion {
+                Some(_) => strategy.row(&self.from_wire(object.clone()), now),
+                None => strategy.row(object, now),
+            },
         }
     }
 }

@@ -76,6 +76,8 @@ pub static KINDS: &[&Kind] = &[
     &JOB,
     &CRON_JOB,
     &HORIZONTAL_POD_AUTOSCALER,
+    &HORIZONTAL_POD_AUTOSCALER_V1,
+    &EVENT_V1,
     &POD_DISRUPTION_BUDGET,
     &ENDPOINT_SLICE,
     &INGRESS,
@@ -107,7 +109,8 @@ pub static KINDS: &[&Kind] = &[
 ];
 
 /// Kinds that are another face of a stored kind: (served, stored). The API server converts between them.
-pub static CONVERTED: &[(&Kind, &Kind)] = &[];
+pub static CONVERTED: &[(&Kind, &Kind)] =
+    &[(&EVENT_V1, &EVENT), (&HORIZONTAL_POD_AUTOSCALER_V1, &HORIZONTAL_POD_AUTOSCALER)];
 
 pub static CUSTOM_RESOURCE_DEFINITION: Kind = Kind {
     group: "apiextensions.k8s.io",
@@ -241,6 +244,17 @@ pub static EVENT: Kind = Kind {
     verbs: ALL,
     subresources: &[],
     store: StoreGroup::Events,
+};
+
+/// The same events under their newer name.
+pub static EVENT_V1: Kind = Kind {
+    group: "events.k8s.io",
+    kind: "Event",
+    plural: "events",
+    singular: "event",
+    short_names: &["ev"],
+    store: StoreGroup::Events,
+    ..NAMESPACED
 };
 
 pub static SERVICE_ACCOUNT: Kind = Kind {

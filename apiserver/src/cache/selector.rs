@@ -1,9 +1,10 @@
 //! What a list, watch or deletecollection selects. Decides which objects match and which index fits; never what happens to them.
 
 use super::object::Object;
-use super::resource::{Resource, Tree};
+use super::resource::Tree;
 use super::watcher::Dispatch;
 use crate::http::{Outcome, Query};
+use crate::served::Served;
 use gantry_apimachinery::fields::FieldSelector;
 use gantry_apimachinery::labels::{self, Selector};
 use gantry_apimachinery::status::Status;
@@ -44,7 +45,8 @@ impl Selection {
     }
 
     /// Reads `labelSelector` and `fieldSelector`. A field that the kind cannot be selected by is the client's error.
-    pub fn read(resource: &Resource, namespace: &str, name: &str, query: &Query) -> Outcome<Self> {
+    pub fn read(served: &Served, namespace: &str, name: &str, query: &Query) -> Outcome<Self> {
+        let resource = &served.resource;
         let labels = match query.get("labelSelector") {
             Some(text) => labels::parse(text)
                 .map_err(|error| Status::bad_request(format!("unable to parse requirement: {error}")))?,
@@ -58,10 +60,13 @@ impl Selection {
             let field = match term.field.as_str() {
                 "metadata.name" => Field::Name,
                 "metadata.namespace" if resource.kind.namespaced => Field::Namespace,
-                label => match resource.selectable.iter().position(|field| field.label == label) {
-                    Some(at) => Field::Own(at),
-                    None => return Err(Status::bad_request(format!("field label not supported: {label}")).into()),
-                },
+                label => {
+                    let stored = served.stored_label(label);
+                    match resource.selectable.iter().position(|field| field.label == stored) {
+                        Some(at) => Field::Own(at),
+                        None => return Err(Status::bad_request(format!("field label not supported: {label}")).into()),
+                    }
+                }
             };
             selection.terms.push(Term { field, value: term.value.as_str().into(), negated: term.negated });
         }

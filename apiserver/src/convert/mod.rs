@@ -5,6 +5,9 @@
 //! custom resource that is the request's version with its defaults, for a built-in kind the stored version. **Wire**: the request's
 //! version.
 
+mod autoscaling;
+mod events;
+
 use crate::cache::{EventType, Object};
 use crate::custom::Version;
 use crate::http::Outcome;
@@ -25,9 +28,11 @@ pub struct Pair {
     pub plural: &'static str,
     pub to_wire: fn(Value) -> Value,
     pub from_wire: fn(Value) -> Value,
+    /// The stored kind's name of a field that selects, where names differ.
+    pub label: Option<fn(&str) -> String>,
 }
 
-static PAIRS: &[Pair] = &[];
+static PAIRS: &[Pair] = &[autoscaling::PAIR, events::PAIR];
 
 #[derive(Clone, Debug)]
 pub enum Conversion {
@@ -77,6 +82,14 @@ impl Served {
         match &self.conversion {
             Some(Conversion::BuiltIn(pair)) => (pair.to_wire)(working),
             _ => working,
+        }
+    }
+
+    /// How the stored kind calls a field that selects.
+    pub fn stored_label(&self, label: &str) -> String {
+        match &self.conversion {
+            Some(Conversion::BuiltIn(Pair { label: Some(rename), .. })) => rename(label),
+            _ => label.to_owned(),
         }
     }
 

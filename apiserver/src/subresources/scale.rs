@@ -129,7 +129,8 @@ mod tests {
     #[test]
     fn both_forms_of_selectors_are_read() {
         let check = |kind: &str, selector: Value| {
-            let scale = of(&json!({"kind": kind, "metadata": {}, "spec": {"selector": selector, "replicas": 2}}), &WORKLOAD);
+            let scale =
+                of(&json!({"kind": kind, "metadata": {}, "spec": {"selector": selector, "replicas": 2}}), &WORKLOAD);
             assert_eq!((&scale["status"]["selector"], &scale["spec"]["replicas"]), (&json!("a=b"), &json!(2)));
         };
         check("ReplicationController", json!({"a": "b"}));

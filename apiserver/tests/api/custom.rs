@@ -79,6 +79,12 @@ async fn objects_are_pruned_defaulted_and_validated() {
     assert_eq!(made["metadata"]["generation"], 1);
     let strict = api.post(&format!("{WIDGETS}?fieldValidation=Strict"), &object).await;
     assert_eq!(strict.failure(), "400 BadRequest strict decoding error: unknown field \"spec.nonsense\"");
+    let bad = api.post(WIDGETS, &widget("b", 0)).await;
+    assert_eq!(
+        bad.failure(),
+        "422 Invalid Widget.example.com \"b\" is invalid: spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1"
+    );
+    assert_eq!(api.get(&format!("{WIDGETS}/b")).await.code, 404, "nothing is stored");
 }
 
 #[tokio::test]
@@ -191,4 +197,36 @@ async fn another_server_serves_it_at_once_and_so_does_the_next() {
     assert_eq!(twin.get(&format!("{WIDGETS}/a")).await.ok()["spec"]["size"], 1);
     let later = api.twin().await;
     assert_eq!(later.get(&format!("{WIDGETS}?resourceVersion=0")).await.ok()["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn other_faces_of_a_kind_show_the_same_objects() {
+    let api = Api::new().await;
+    let first = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let second = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let spec = json!({"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"},
+        "targetCPUUtilizationPercentage": 50});
+    let made = api.post(first, &json!({"metadata": {"name": "h"}, "spec": spec})).await.ok();
+    assert_eq!((&made["apiVersion"], &made["spec"]["minReplicas"]), (&json!("autoscaling/v1"), &json!(1)));
+    let newer = api.get(&format!("{second}/h")).await.ok();
+    assert_eq!(newer["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 50);
+    let path = format!("{first}/h");
+    let patched = api.patch(MERGE, &path, &json!({"spec": {"targetCPUUtilizationPercentage": 60}})).await.ok();
+    assert_eq!(patched["spec"]["targetCPUUtilizationPercentage"], 60);
+    let list = api.get(second).await.ok();
+    assert_eq!(list["items"][0]["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 60);
+    let mut watch = api.watch(&format!("{first}?watch=1&resourceVersion=0")).await;
+    assert_eq!(watch.next().await.unwrap()["object"]["apiVersion"], "autoscaling/v1");
+
+    let events = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "note": "n", "reason": "R", "type": "Normal", "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "c", "reportingInstance": "i", "action": "A"});
+    api.post(events, &event).await.ok();
+    let core = api.get("/api/v1/namespaces/default/events/e").await.ok();
+    assert_eq!((&core["message"], &core["involvedObject"]["name"]), (&json!("n"), &json!("p")));
+    let found = api.get(&format!("{events}?fieldSelector=regarding.name%3Dp")).await.ok();
+    assert_eq!(found["items"][0]["note"], "n");
+    let table = api.get_as(events, "application/json;as=Table;g=meta.k8s.io;v=v1").await.ok();
+    assert_eq!(table["rows"][0]["cells"][3], "pod/p");
 }

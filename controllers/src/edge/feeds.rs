@@ -78,23 +78,7 @@ impl Feeds {
     where
         T: Object + DeserializeOwned + Send + Sync + 'static,
     {
-        let informer = informer.clone();
-        self.spawn(async move {
-            let (state, mut changes) = informer.subscribe_with_state();
-            state.iter().for_each(|object| sink(kind, Seen::There(object.meta())));
-            drop(state);
-            while let Some(change) = changes.recv().await {
-                match change {
-                    Change::Applied { new, .. } => sink(kind, Seen::There(new.meta())),
-                    Change::Deleted(last) => sink(kind, Seen::Gone(last.meta())),
-                    Change::Resync => {
-                        let now = informer.list();
-                        now.iter().for_each(|object| sink(kind, Seen::There(object.meta())));
-                        sink(kind, Seen::Exactly(now.iter().map(|object| object.uid().clone()).collect()));
-                    }
-                }
-            }
-        });
+        self.spawn(forward(informer.clone(), kind, sink));
     }
 
     /// Any other feed.
@@ -114,5 +98,26 @@ impl Feeds {
                 queue.add(key.clone());
             }
         });
+    }
+}
+
+/// Hands every object's header on, for as long as the informer runs.
+pub(super) async fn forward<T>(informer: Informer<T>, kind: &'static Kind, sink: impl HeaderSink)
+where
+    T: Object + DeserializeOwned + Send + Sync + 'static,
+{
+    let (state, mut changes) = informer.subscribe_with_state();
+    state.iter().for_each(|object| sink(kind, Seen::There(object.meta())));
+    drop(state);
+    while let Some(change) = changes.recv().await {
+        match change {
+            Change::Applied { new, .. } => sink(kind, Seen::There(new.meta())),
+            Change::Deleted(last) => sink(kind, Seen::Gone(last.meta())),
+            Change::Resync => {
+                let now = informer.list();
+                now.iter().for_each(|object| sink(kind, Seen::There(object.meta())));
+                sink(kind, Seen::Exactly(now.iter().map(|object| object.uid().clone()).collect()));
+            }
+        }
     }
 }

@@ -11,7 +11,10 @@ use crate::daemonset::DaemonSet;
 use crate::deployment::Deployment;
 use crate::endpoints::Endpoints;
 use crate::job::{self, Job};
-use crate::objects::{ConfigMap, EndpointSlice, Lease, Namespace, Node, Pod, ReplicaSet, Service, ServiceAccount};
+use crate::objects::{
+    ConfigMap, CustomResourceDefinition, EndpointSlice, Lease, Namespace, Node, Pod, ReplicaSet, Service,
+    ServiceAccount,
+};
 use crate::revision::ControllerRevision;
 
 /// The index by controlling owner's uid; objects without one are found under [`orphans`] of their namespace.
@@ -32,7 +35,8 @@ macro_rules! informers {
                 let options = InformerOptions { metrics: Some(metrics.clone()), ..InformerOptions::all() };
                 let typed: &[&Kind] = &[$(&$kind),*];
                 let followed = |kind: &&'static Kind| {
-                    kind.has_verb("watch") && kind.has_verb("delete") && **kind != kinds::EVENT && !typed.contains(kind)
+                    let kept = kind.has_verb("watch") && kind.has_verb("delete") && kind.stored_as() == *kind;
+                    kept && **kind != kinds::EVENT && !typed.contains(kind)
                 };
                 let header = |kind: &'static Kind| {
                     let options = InformerOptions { metadata_only: true, ..options.clone() };
@@ -94,6 +98,7 @@ informers! {
     controller_revisions: ControllerRevision = kinds::CONTROLLER_REVISION;
     jobs: Job = kinds::JOB;
     leases: Lease = kinds::LEASE;
+    definitions: CustomResourceDefinition = kinds::CUSTOM_RESOURCE_DEFINITION;
 }
 
 /// Takes in what happens to any object.

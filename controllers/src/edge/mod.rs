@@ -1,6 +1,7 @@
 //! The edge of all controllers: shared informers, what wakes which key, sending a plan, and what is remembered between two
 //! looks at a key. Decides nothing about objects: that is each controller's `core`.
 
+mod custom;
 mod drive;
 mod execute;
 mod feeds;

@@ -8,7 +8,7 @@ mod types;
 
 use std::sync::Arc;
 
-use gantry_apimachinery::kinds::{self, Kind};
+use gantry_apimachinery::kinds::Kind;
 use gantry_apimachinery::meta::{Header, OwnerReference, Uid, split_api_version};
 use gantry_apimachinery::time::Timestamp;
 use gantry_client::{ApiError, Client};
@@ -40,14 +40,16 @@ impl Controller for GarbageCollector {
 
     fn feed(&self, env: &Arc<Env>, feeds: &mut Feeds) {
         let (graph, queue) = (self.graph.clone(), feeds.queue());
-        env.informers.follow_all(feeds, move |kind: &'static Kind, seen: Seen<'_>| {
+        let sink = move |kind: &'static Kind, seen: Seen<'_>| {
             let look = match seen {
                 Seen::There(meta) => graph.lock().put(kind, meta),
                 Seen::Gone(meta) => graph.lock().remove(&meta.uid),
                 Seen::Exactly(present) => graph.lock().retain(kind, &present),
             };
             look.into_iter().for_each(|uid| queue.add(key(&uid)));
-        });
+        };
+        env.informers.follow_all(feeds, sink.clone());
+        env.informers.follow_custom(&env.client, feeds, sink);
         let (graph, queue) = (self.graph.clone(), feeds.queue());
         feeds.spawn(async move {
             loop {
@@ -78,7 +80,7 @@ impl Controller for GarbageCollector {
         for (owner, known) in observed.item.owners.iter().zip(known) {
             let state = match known {
                 Some(known) if !known.is_waiting() => Owner::There,
-                _ => ask(&env.client, &observed.item, owner).await?,
+                _ => ask(env, &observed.item, owner).await?,
             };
             observed.owners.push((owner.clone(), state));
         }
@@ -98,17 +100,17 @@ fn key(uid: &Uid) -> Key {
 }
 
 /// Asks the server for the owner.
-async fn ask(client: &Client, item: &Item, owner: &OwnerReference) -> Result<Owner, ApiError> {
+async fn ask(env: &Env, item: &Item, owner: &OwnerReference) -> Result<Owner, ApiError> {
     let (group, version) = split_api_version(&owner.api_version);
-    let Some(kind) = kinds::by_kind(group, version, &owner.kind).filter(|k| k.is_stored()) else {
-        // A kind that this table does not have cannot be asked for, so it is never taken for gone.
+    let Some(kind) = env.informers.kind_of(group, version, &owner.kind).filter(|k| k.is_stored()) else {
+        // A kind that is not known cannot be asked for, so it is never taken for gone.
         return Ok(Owner::There);
     };
     if kind.namespaced && item.namespace.is_empty() {
         return Ok(Owner::There);
     }
     let namespace = if kind.namespaced { item.namespace.as_str() } else { "" };
-    match client.get::<Header>(kind, namespace, &owner.name).await {
+    match env.client.get::<Header>(kind, namespace, &owner.name).await {
         Ok(found) if found.metadata.uid != owner.uid => Ok(Owner::Gone),
         Ok(found) => {
             let waits =

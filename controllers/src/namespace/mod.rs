@@ -71,7 +71,9 @@ impl Controller for Namespaces {
         }
         let delete_failure = memory.failure.as_ref().map(|failure| failure.message.clone());
         let mut observed = Observed { namespace, delete_failure, ..Observed::default() };
-        let kinds = kinds::KINDS.iter().copied().filter(|k| k.namespaced && k.has_verb("list") && k.has_verb("delete"));
+        let kinds = kinds::KINDS.iter().copied().filter(|kind| kind.stored_as() == *kind);
+        let kinds = kinds.chain(env.informers.custom_kinds());
+        let kinds = kinds.filter(|k| k.namespaced && k.has_verb("list") && k.has_verb("delete"));
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| list(&env.client, kind, &key.name)).collect();
         let mut results = futures::stream::iter(lists).buffered(CONCURRENCY);
         while let Some((kind, result)) = results.next().await {

@@ -2,6 +2,7 @@
 //! They are read from the API and never written back; writes are patches.
 
 mod condition;
+mod definition;
 mod node;
 mod pod;
 mod replica_set;
@@ -10,6 +11,7 @@ mod small;
 mod template;
 
 pub use condition::{Condition, replace_condition, set_condition};
+pub use definition::CustomResourceDefinition;
 pub use node::{Node, Taint};
 pub use pod::{Pod, Toleration, tolerates};
 pub use replica_set::{ReplicaSet, ReplicaSetStatus};

@@ -68,6 +68,18 @@ pub static HORIZONTAL_POD_AUTOSCALER: Kind = Kind {
     ..NAMESPACED
 };
 
+/// As clients of the first version see the same autoscalers.
+pub static HORIZONTAL_POD_AUTOSCALER_V1: Kind = Kind {
+    group: "autoscaling",
+    kind: "HorizontalPodAutoscaler",
+    plural: "horizontalpodautoscalers",
+    singular: "horizontalpodautoscaler",
+    short_names: &["hpa"],
+    categories: &["all"],
+    subresources: &[sub("status", STATUS, "autoscaling", "v1", "HorizontalPodAutoscaler")],
+    ..NAMESPACED
+};
+
 pub static POD_DISRUPTION_BUDGET: Kind = Kind {
     group: "policy",
     kind: "PodDisruptionBudget",
