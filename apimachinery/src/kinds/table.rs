@@ -2,11 +2,15 @@
 //!
 //! It decides names, verbs, subresources and store groups as Kubernetes 1.35 has them; it holds no behaviour.
 
+mod admission;
+mod devices;
 mod networking;
 mod storage;
 mod workloads;
 
 use super::{Kind, StoreGroup, Subresource};
+pub use admission::*;
+pub use devices::*;
 pub use networking::*;
 pub use storage::*;
 pub use workloads::*;
@@ -94,6 +98,14 @@ pub static KINDS: &[&Kind] = &[
     &CSI_NODE,
     &CSI_STORAGE_CAPACITY,
     &VOLUME_ATTRIBUTES_CLASS,
+    &DEVICE_CLASS,
+    &RESOURCE_CLAIM,
+    &RESOURCE_CLAIM_TEMPLATE,
+    &RESOURCE_SLICE,
+    &MUTATING_WEBHOOK_CONFIGURATION,
+    &VALIDATING_WEBHOOK_CONFIGURATION,
+    &VALIDATING_ADMISSION_POLICY,
+    &VALIDATING_ADMISSION_POLICY_BINDING,
     &FLOW_SCHEMA,
     &PRIORITY_LEVEL_CONFIGURATION,
     &CUSTOM_RESOURCE_DEFINITION,

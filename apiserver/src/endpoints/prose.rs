@@ -6,7 +6,7 @@
 use gantry_apimachinery::openapi::Prose;
 use k8s_openapi::api::{
     admissionregistration, apps, authentication, authorization, autoscaling, batch, coordination, core, discovery,
-    events, flowcontrol, networking, node, policy, rbac, scheduling, storage,
+    events, flowcontrol, networking, node, policy, rbac, resource, scheduling, storage,
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta;
@@ -44,7 +44,7 @@ impl Prose for Texts {
     }
 }
 
-const GROUPS: [&str; 18] = [
+const GROUPS: [&str; 19] = [
     "",
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -61,6 +61,7 @@ const GROUPS: [&str; 18] = [
     "node.k8s.io",
     "policy",
     "rbac.authorization.k8s.io",
+    "resource.k8s.io",
     "scheduling.k8s.io",
     "storage.k8s.io",
 ];
@@ -110,6 +111,8 @@ fn gather(to: &mut SchemaGenerator, group: &str) {
         "rbac.authorization.k8s.io" => {
             add!(to: rbac::v1::Role, rbac::v1::RoleBinding, rbac::v1::ClusterRole, rbac::v1::ClusterRoleBinding)
         }
+        "resource.k8s.io" => add!(to: resource::v1::DeviceClass, resource::v1::ResourceClaim,
+            resource::v1::ResourceClaimTemplate, resource::v1::ResourceSlice),
         "scheduling.k8s.io" => add!(to: scheduling::v1::PriorityClass),
         "storage.k8s.io" => add!(to: storage::v1::StorageClass, storage::v1::VolumeAttachment, storage::v1::CSINode,
             storage::v1::CSIDriver, storage::v1::CSIStorageCapacity, storage::v1::VolumeAttributesClass),

@@ -8,6 +8,8 @@
 
 pub mod columns;
 mod conditions;
+mod devices;
+mod matching;
 pub mod network;
 mod quantities;
 mod selectors;
@@ -15,6 +17,7 @@ mod selectors;
 mod testing;
 pub mod unattended;
 pub mod value;
+mod webhooks;
 
 use crate::auth::UserInfo;
 use gantry_apimachinery::{status::FieldErrors, time::Timestamp};
@@ -147,6 +150,7 @@ strategies! {
     csistoragecapacity::CsiStorageCapacity => "storage.k8s.io" "csistoragecapacities";
     daemonset::DaemonSet => "apps" "daemonsets";
     deployment::Deployment => "apps" "deployments";
+    deviceclass::DeviceClass => "resource.k8s.io" "deviceclasses";
     endpoints::Endpoints => "" "endpoints";
     endpointslice::EndpointSlice => "discovery.k8s.io" "endpointslices";
     event::Event => "" "events";
@@ -158,6 +162,7 @@ strategies! {
     job::Job => "batch" "jobs";
     lease::Lease => "coordination.k8s.io" "leases";
     limitrange::LimitRange => "" "limitranges";
+    mutatingwebhookconfiguration::MutatingWebhookConfiguration => "admissionregistration.k8s.io" "mutatingwebhookconfigurations";
     namespace::Namespace => "" "namespaces";
     networkpolicy::NetworkPolicy => "networking.k8s.io" "networkpolicies";
     node::Node => "" "nodes";
@@ -171,7 +176,10 @@ strategies! {
     prioritylevelconfiguration::PriorityLevelConfiguration => "flowcontrol.apiserver.k8s.io" "prioritylevelconfigurations";
     replicaset::ReplicaSet => "apps" "replicasets";
     replicationcontroller::ReplicationController => "" "replicationcontrollers";
+    resourceclaim::ResourceClaim => "resource.k8s.io" "resourceclaims";
+    resourceclaimtemplate::ResourceClaimTemplate => "resource.k8s.io" "resourceclaimtemplates";
     resourcequota::ResourceQuota => "" "resourcequotas";
+    resourceslice::ResourceSlice => "resource.k8s.io" "resourceslices";
     runtimeclass::RuntimeClass => "node.k8s.io" "runtimeclasses";
     secret::Secret => "" "secrets";
     service::Service => "" "services";
@@ -179,6 +187,9 @@ strategies! {
     servicecidr::ServiceCidr => "networking.k8s.io" "servicecidrs";
     statefulset::StatefulSet => "apps" "statefulsets";
     storageclass::StorageClass => "storage.k8s.io" "storageclasses";
+    validatingadmissionpolicy::ValidatingAdmissionPolicy => "admissionregistration.k8s.io" "validatingadmissionpolicies";
+    validatingadmissionpolicybinding::ValidatingAdmissionPolicyBinding => "admissionregistration.k8s.io" "validatingadmissionpolicybindings";
+    validatingwebhookconfiguration::ValidatingWebhookConfiguration => "admissionregistration.k8s.io" "validatingwebhookconfigurations";
     volumeattachment::VolumeAttachment => "storage.k8s.io" "volumeattachments";
     volumeattributesclass::VolumeAttributesClass => "storage.k8s.io" "volumeattributesclasses";
 }
