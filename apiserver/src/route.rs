@@ -140,7 +140,9 @@ async fn write_verb(
         call.options.apply = true;
     }
     let outcome = match call.subresource {
-        None | Some("status") => object_verb(at, verb, &call, &writer, input, &body).await,
+        None | Some("status" | "ephemeralcontainers" | "resize") => {
+            object_verb(at, verb, &call, &writer, input, &body).await
+        }
         Some(sub) => subresource_verb(sub, verb, &call, &writer, input, &body).await,
     };
     let warnings = std::mem::take(&mut *call.warnings.lock());

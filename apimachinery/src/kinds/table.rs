@@ -151,10 +151,12 @@ pub static POD: Kind = Kind {
     subresources: &[
         sub("attach", CONNECT, "", "v1", "PodAttachOptions"),
         sub("binding", CREATE, "", "v1", "Binding"),
+        sub("ephemeralcontainers", STATUS, "", "v1", "Pod"),
         sub("eviction", CREATE, "policy", "v1", "Eviction"),
         sub("exec", CONNECT, "", "v1", "PodExecOptions"),
         sub("log", GET, "", "v1", "Pod"),
         sub("portforward", CONNECT, "", "v1", "PodPortForwardOptions"),
+        sub("resize", STATUS, "", "v1", "Pod"),
         sub("status", STATUS, "", "v1", "Pod"),
     ],
     store: StoreGroup::State,

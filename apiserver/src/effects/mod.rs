@@ -61,6 +61,9 @@ pub async fn of(call: &Call<'_>, object: &mut Value, old: Option<&Value>, attemp
         ("", "pods") if old.is_none() && !str_at(object, "spec.nodeName").is_empty() => {
             node::takes_room(call, str_at(object, "spec.nodeName"), attempt, &mut effects).await?;
         }
+        ("", "pods") if call.subresource == Some("resize") && !str_at(object, "spec.nodeName").is_empty() => {
+            node::takes_room(call, str_at(object, "spec.nodeName"), attempt, &mut effects).await?;
+        }
         ("", "nodes") if old.is_none() => node::joins(object, &mut effects),
         ("", "nodes") => node::changes(call, object, old, attempt, &mut effects).await?,
         _ => {}

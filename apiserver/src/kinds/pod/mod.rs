@@ -3,6 +3,7 @@
 
 mod containers;
 pub mod defaults;
+mod parts;
 pub mod printing;
 pub mod quality;
 pub mod scheduling;
@@ -45,8 +46,11 @@ impl Strategy for Pod {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value, ctx: &Ctx) {
-        if !ctx.is_status() {
-            return;
+        match ctx.subresource {
+            Some("ephemeralcontainers") => return parts::only_ephemeral_containers(new, old),
+            Some("resize") => return parts::only_resources(new, old),
+            Some("status") => {}
+            _ => return,
         }
         // An agent that does not know the class must not erase it.
         if let Some(quality) = at(old, "status.qosClass") {
@@ -59,13 +63,20 @@ impl Strategy for Pod {
             (None, _) => validate::pod(new, errors),
             (Some(old), None) => update::spec(new, old, errors),
             (Some(old), Some("status")) => update::status(new, old, errors),
-            (Some(old), Some("ephemeralcontainers")) => update::ephemeral_containers(new, old, errors),
+            (Some(old), Some("ephemeralcontainers")) => parts::ephemeral_containers(new, old, errors),
+            (Some(old), Some("resize")) => parts::resize(new, old, errors),
             _ => {}
         }
     }
 
     fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        if old.is_none() { unheeded::weaker(&new["spec"], "spec") } else { Vec::new() }
+        match old {
+            None => unheeded::weaker(&new["spec"], "spec"),
+            Some(old) if parts::is_resized(new, old) => {
+                vec![format!("spec.containers[*].resources: {}", unheeded::NOT_ACTED_UPON)]
+            }
+            Some(_) => Vec::new(),
+        }
     }
 
     fn columns(&self) -> &'static [Column] {

@@ -1,6 +1,6 @@
 //! Decides what of a pod may change after its creation, and where.
 
-use super::{unheeded, validate};
+use super::validate;
 use crate::kinds::value::{at, i64_at, items, remove, str_at};
 use gantry_apimachinery::status::FieldErrors;
 use serde_json::Value;
@@ -125,22 +125,5 @@ pub fn status(new: &Value, old: &Value, errors: &mut FieldErrors) {
             let path = format!("status.containerStatuses[{position}].state");
             errors.forbidden(path, "may not be transitioned to non-terminated state");
         }
-    }
-}
-
-/// A write to the `ephemeralcontainers` subresource: they are added, and never changed.
-pub fn ephemeral_containers(new: &Value, old: &Value, errors: &mut FieldErrors) {
-    validate::spec(&new["spec"], "spec", errors);
-    unheeded::refuse_ephemeral(&new["spec"], errors);
-    for before in items(old, "spec.ephemeralContainers") {
-        let now = items(new, "spec.ephemeralContainers").iter().find(|now| now["name"] == before["name"]);
-        let why = match now {
-            None => format!("existing ephemeral containers {:?} may not be removed", str_at(before, "name")),
-            Some(now) if now != before => {
-                format!("existing ephemeral containers {:?} may not be changed", str_at(before, "name"))
-            }
-            Some(_) => continue,
-        };
-        errors.forbidden("spec.ephemeralContainers", why);
     }
 }
