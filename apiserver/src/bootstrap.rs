@@ -1,13 +1,19 @@
-//! What every cluster has from its first moment: system namespaces, priority classes, the `kubernetes` Service and its endpoints.
-//! Decides their content; everything goes through the ordinary write path, and what is there already stays.
+//! What every cluster has from its first moment: system namespaces, default roles, priority classes, the `kubernetes` Service and
+//! its endpoints. Decides their content; everything goes through the ordinary write path, and what is there already stays.
 
 use crate::auth::UserInfo;
-use crate::core::Core;
+use crate::auth::rbac::defaults::{self, DefaultObject};
+use crate::auth::rbac::reconcile::{Step, reconciled};
+use crate::core::{Core, store_failure};
 use crate::http::Outcome;
 use crate::rest::call::{Call, FieldValidation, WriteOptions};
 use crate::rest::create::create;
+use crate::rest::delete::{DeleteOptions, delete};
+use crate::rest::update::update;
+use futures::future::{BoxFuture, FutureExt};
+use futures::stream::{StreamExt, TryStreamExt};
 use gantry_apimachinery::kinds::{Kind, NAMESPACE, PRIORITY_CLASS, SERVICE};
-use gantry_apimachinery::status::Reason;
+use gantry_apimachinery::status::{Reason, Status};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -25,6 +31,7 @@ pub async fn run(core: &Core) -> Outcome<()> {
     for name in NAMESPACES {
         at.ensure(&NAMESPACE, "", name, json!({"metadata": {"name": name}})).await?;
     }
+    at.roles().await?;
     for class in priority_classes() {
         let name = class["metadata"]["name"].as_str().unwrap_or("").to_owned();
         at.ensure(&PRIORITY_CLASS, "", &name, class).await?;
@@ -103,14 +110,60 @@ impl OwnWrites<'_> {
         }
     }
 
-    pub async fn ensure(&self, kind: &Kind, namespace: &str, name: &str, mut object: Value) -> Outcome<()> {
-        object["apiVersion"] = kind.api_version().into();
-        object["kind"] = kind.kind.into();
+    pub async fn ensure(&self, kind: &Kind, namespace: &str, name: &str, object: Value) -> Outcome<()> {
         if self.core.cached(kind, namespace, name).is_some() {
             return Ok(());
         }
+        self.make(kind, namespace, name, object).await
+    }
+
+    /// Makes it, whatever the cache has.
+    async fn make(&self, kind: &Kind, namespace: &str, name: &str, mut object: Value) -> Outcome<()> {
+        object["apiVersion"] = kind.api_version().into();
+        object["kind"] = kind.kind.into();
         match create(&self.call(kind, namespace, name), object).await {
             Err(status) if status.reason == Reason::AlreadyExists => Ok(()),
+            outcome => outcome.map(|_| ()),
+        }
+    }
+
+    /// The default roles and bindings. Returns when they are in the cache too: whoever comes then is allowed what they allow.
+    ///
+    /// All at once, so that the store writes them to disk in a few batches.
+    async fn roles(&self) -> Outcome<()> {
+        const AT_ONCE: usize = 64;
+        let writes: Vec<BoxFuture<'_, Outcome<()>>> =
+            defaults::all().into_iter().map(|one| async move { self.role(&one).await }.boxed()).collect();
+        futures::stream::iter(writes).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let group = &self.core.groups[0];
+        let revision = group.store.read_revision().await.map_err(store_failure)?;
+        group.wait_for(revision.0).await.map_err(|behind| Status::timeout(&behind.to_string(), 1).into())
+    }
+
+    async fn role(&self, wanted: &DefaultObject) -> Outcome<()> {
+        let (kind, namespace, name) = (wanted.kind, wanted.namespace.as_str(), wanted.name.as_str());
+        let Some(existing) = self.core.cached(kind, namespace, name) else {
+            return self.ensure(kind, namespace, name, wanted.object.clone()).await;
+        };
+        let existing = existing.value().map_err(Status::internal)?;
+        let call = self.call(kind, namespace, name);
+        let done = match reconciled(&existing, &wanted.object) {
+            Step::Nothing => return Ok(()),
+            Step::Update(_) => {
+                let again = |old: &Value| match reconciled(old, &wanted.object) {
+                    Step::Update(new) => Ok(new),
+                    Step::Nothing | Step::Replace => Ok(old.clone()),
+                };
+                update(&call, &again).await
+            }
+            Step::Replace => {
+                delete(&call, &DeleteOptions::default()).await?;
+                return self.make(kind, namespace, name, wanted.object.clone()).await;
+            }
+        };
+        match done {
+            // Somebody removed it a moment ago; the next start makes it again.
+            Err(status) if status.reason == Reason::NotFound => Ok(()),
             outcome => outcome.map(|_| ()),
         }
     }

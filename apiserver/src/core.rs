@@ -2,7 +2,8 @@
 //! that the store does not have.
 
 use crate::admission::{self, Admission};
-use crate::auth::authz::{Authorizer, StaticAuthorizer};
+use crate::auth::authz::{Authorizer, Authorizers};
+use crate::auth::rbac::Rbac;
 use crate::auth::tokens::{TokenError, Tokens};
 use crate::cache::{Group, Object};
 use crate::config::Config;
@@ -47,6 +48,7 @@ pub struct Core {
     pub custom: Custom,
     pub tokens: Tokens,
     pub authorizer: Box<dyn Authorizer>,
+    pub rbac: Arc<Rbac>,
     pub fairness: Fairness,
     pub admission: Vec<Box<dyn Admission>>,
     pub kubelet: Option<KubeletClient>,
@@ -71,10 +73,12 @@ impl Core {
                 None => built_in.add_virtual(kind),
             }
         }
+        let rbac = Rbac::following(&groups[0]);
         Ok(Self {
             tokens: Tokens::new(&config.token_private_key, &config.token_public_key, config.issuer.clone())?,
             kubelet: config.kubelet.as_ref().map(KubeletClient::new).transpose()?,
-            authorizer: Box::new(StaticAuthorizer),
+            authorizer: Box::new(Authorizers { rbac: rbac.clone() }),
+            rbac,
             fairness: Fairness::default(),
             admission: admission::built_in(),
             metrics: Metrics::new(),

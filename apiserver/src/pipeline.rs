@@ -3,7 +3,7 @@
 
 use crate::auth::UserInfo;
 use crate::auth::authn::authenticate;
-use crate::auth::authz::{Attributes, Decision};
+use crate::auth::authz::{Attributes, Decision, forbidden};
 use crate::auth::impersonation;
 use crate::core::Core;
 use crate::endpoints;
@@ -75,7 +75,8 @@ async fn gates(
     request: Request,
 ) -> Outcome<Response> {
     let caller = authenticate(core, request.headers(), connection).await?;
-    let user = impersonation::effective(request.headers(), caller)?;
+    let allow = |user: &UserInfo, what: &Attributes<'_>| core.authorizer.authorize(core, user, what);
+    let user = impersonation::effective(request.headers(), caller, allow)?;
     authorise(core, &user, &query, &target, request.method())?;
     let (group, resource, namespace, path) = match &target {
         Target::Resource { path, .. } => (path.group.as_str(), path.resource.as_str(), path.namespace.as_str(), None),
@@ -139,33 +140,37 @@ fn authorise(core: &Core, user: &UserInfo, query: &Query, target: &Target, metho
         Target::NonResource { path } => Attributes { verb: &method, path: Some(path), ..Attributes::default() },
         Target::Resource { verb, path } => attributes(verb.map_or("", Verb::as_str), path, &selector),
     };
-    match core.authorizer.authorize(core, user, &what) {
-        Decision::Allow => Ok(()),
-        // Nobody is told what exists before saying who they are.
-        Decision::Deny(_) if user.in_group("system:unauthenticated") => Err(Status::unauthorized().into()),
-        Decision::Deny(reason) => Err(forbidden(&what, &reason).into()),
+    allowed(core, user, &what)?;
+    // A WebSocket begins as a read, but what goes through it is no read: as Kubernetes since 1.35.
+    match target {
+        Target::Resource { path, .. } if tunnels(path) => allowed(core, user, &Attributes { verb: "create", ..what }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what is not allowed.
+pub fn allowed(core: &Core, user: &UserInfo, what: &Attributes<'_>) -> Outcome<()> {
+    match core.authorizer.authorize(core, user, what) {
+        Decision::Allow(_) => Ok(()),
+        Decision::Deny(why) => Err(forbidden(user, what, &why).into()),
     }
 }
 
 /// As Kubernetes: the one name that a list or watch selects counts as the request's name.
 pub fn attributes<'a>(verb: &'a str, path: &'a ResourcePath, selector: &'a FieldSelector) -> Attributes<'a> {
     let selected = selector.required("metadata.name").filter(|_| ["list", "watch"].contains(&verb));
+    // A namespace itself is in itself: a role in it may allow to read it.
+    let itself = path.group.is_empty() && path.resource == "namespaces";
     Attributes {
         verb,
         group: &path.group,
         resource: &path.resource,
         subresource: &path.subresource,
-        namespace: &path.namespace,
+        namespace: if itself { &path.name } else { &path.namespace },
         name: selected.filter(|_| path.name.is_empty()).unwrap_or(&path.name),
         path: None,
         node_selector: selector.required("spec.nodeName"),
     }
-}
-
-pub fn forbidden(what: &Attributes<'_>, reason: &str) -> Status {
-    let resource =
-        if what.group.is_empty() { what.resource.to_owned() } else { format!("{}.{}", what.resource, what.group) };
-    Status::forbidden(&resource, what.name, reason)
 }
 
 /// A failed request as its client sees it.

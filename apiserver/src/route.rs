@@ -1,6 +1,5 @@
 //! From a resource path and verb to the code that answers. Decides which combinations exist; never what they do.
 
-use crate::auth::authz::Decision;
 use crate::cache::Selection;
 use crate::connect;
 use crate::gantry::batch::{self, Batch};
@@ -8,7 +7,7 @@ use crate::http::body::read;
 use crate::http::negotiate::{self, Input, Output, Projection};
 use crate::http::target::ResourcePath;
 use crate::http::{Outcome, Query, Request, Response, Verb};
-use crate::pipeline::{Identified, attributes, forbidden, with_warnings};
+use crate::pipeline::{Identified, allowed, attributes, with_warnings};
 use crate::rest::call::{Call, WriteOptions};
 use crate::rest::decode::{decode, schema_type};
 use crate::rest::delete::{DeleteOptions, delete, delete_collection};
@@ -309,10 +308,7 @@ fn may_bind(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
     };
     let selector = FieldSelector::everything();
     let what = attributes("create", &path, &selector);
-    match at.core.authorizer.authorize(at.core, at.user, &what) {
-        Decision::Allow => Ok(()),
-        Decision::Deny(reason) => Err(forbidden(&what, &reason).into()),
-    }
+    allowed(at.core, at.user, &what)
 }
 
 #[cfg(test)]

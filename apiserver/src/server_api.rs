@@ -1,6 +1,7 @@
 //! The crate's face: make a server, start its caches, serve a listener or a caller in this process.
 
 use crate::auth::UserInfo;
+use crate::auth::rbac::aggregation;
 use crate::bootstrap;
 use crate::config::Config;
 use crate::core::{Core, StartError, Stores};
@@ -70,6 +71,8 @@ impl ApiServer {
         let mut presence = Presence::default();
         presence.tell(&core).await?;
         tokio::spawn(async move { presence.run(&core, shutdown).await });
+        let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
+        tokio::spawn(async move { aggregation::run(&core, shutdown).await });
         Ok(())
     }
 

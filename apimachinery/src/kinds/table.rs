@@ -109,6 +109,11 @@ pub static KINDS: &[&Kind] = &[
     &FLOW_SCHEMA,
     &PRIORITY_LEVEL_CONFIGURATION,
     &CUSTOM_RESOURCE_DEFINITION,
+    &CLUSTER_ROLE_BINDING,
+    &CLUSTER_ROLE,
+    &ROLE_BINDING,
+    &ROLE,
+    &CERTIFICATE_SIGNING_REQUEST,
     &NODE_ALLOCATION,
     &AT_MOST_ONE_CLAIM,
     &BINDING_BATCH,
@@ -442,6 +447,79 @@ pub static PRIORITY_LEVEL_CONFIGURATION: Kind = Kind {
     namespaced: false,
     verbs: ALL,
     subresources: &[sub("status", STATUS, "flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration")],
+    store: StoreGroup::State,
+};
+
+pub static CLUSTER_ROLE_BINDING: Kind = Kind {
+    group: "rbac.authorization.k8s.io",
+    version: "v1",
+    kind: "ClusterRoleBinding",
+    plural: "clusterrolebindings",
+    singular: "clusterrolebinding",
+    short_names: &[],
+    categories: &[],
+    namespaced: false,
+    verbs: ALL,
+    subresources: &[],
+    store: StoreGroup::State,
+};
+
+pub static CLUSTER_ROLE: Kind = Kind {
+    group: "rbac.authorization.k8s.io",
+    version: "v1",
+    kind: "ClusterRole",
+    plural: "clusterroles",
+    singular: "clusterrole",
+    short_names: &[],
+    categories: &[],
+    namespaced: false,
+    verbs: ALL,
+    subresources: &[],
+    store: StoreGroup::State,
+};
+
+pub static ROLE_BINDING: Kind = Kind {
+    group: "rbac.authorization.k8s.io",
+    version: "v1",
+    kind: "RoleBinding",
+    plural: "rolebindings",
+    singular: "rolebinding",
+    short_names: &[],
+    categories: &[],
+    namespaced: true,
+    verbs: ALL,
+    subresources: &[],
+    store: StoreGroup::State,
+};
+
+pub static ROLE: Kind = Kind {
+    group: "rbac.authorization.k8s.io",
+    version: "v1",
+    kind: "Role",
+    plural: "roles",
+    singular: "role",
+    short_names: &[],
+    categories: &[],
+    namespaced: true,
+    verbs: ALL,
+    subresources: &[],
+    store: StoreGroup::State,
+};
+
+pub static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
+    group: "certificates.k8s.io",
+    version: "v1",
+    kind: "CertificateSigningRequest",
+    plural: "certificatesigningrequests",
+    singular: "certificatesigningrequest",
+    short_names: &["csr"],
+    categories: &[],
+    namespaced: false,
+    verbs: ALL,
+    subresources: &[
+        sub("approval", STATUS, "certificates.k8s.io", "v1", "CertificateSigningRequest"),
+        sub("status", STATUS, "certificates.k8s.io", "v1", "CertificateSigningRequest"),
+    ],
     store: StoreGroup::State,
 };
 

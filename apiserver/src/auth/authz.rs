@@ -1,8 +1,12 @@
-//! Authorisation: what an identity may do. Decides by a static table, default deny, until RBAC objects take its place behind the
-//! same trait.
+//! Authorisation: what an identity may do. Decides the order (what is open to all, administrators, the node authoriser, RBAC) and
+//! how a refusal reads; the rules are the cluster's own objects.
 
+use super::rbac::{Grant as RoleGrant, Rbac};
 use super::{UserInfo, node};
 use crate::core::Core;
+use gantry_apimachinery::status::Status;
+use std::fmt;
+use std::sync::Arc;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,45 +25,76 @@ pub struct Attributes<'a> {
     pub node_selector: Option<&'a str>,
 }
 
-/// Allowed, or why not.
+/// Allowed by what, or why not beyond that nothing allows it (often empty).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    Allow,
+    Allow(Grant),
     Deny(String),
+}
+
+impl Decision {
+    pub fn is_allowed(&self) -> bool {
+        matches!(self, Self::Allow(_))
+    }
+}
+
+/// Why somebody is allowed something. Displayed as a review gives its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Everybody is, or everybody in `system:masters`.
+    Always,
+    /// A node agent's own business.
+    Node,
+    Role(RoleGrant),
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Always | Self::Node => Ok(()),
+            Self::Role(grant) => write!(f, "RBAC: allowed by {grant}"),
+        }
+    }
 }
 
 pub trait Authorizer: Send + Sync {
     fn authorize(&self, core: &Core, user: &UserInfo, what: &Attributes<'_>) -> Decision;
 }
 
-/// The built-in identities' needs, in code.
-pub struct StaticAuthorizer;
+/// The authorisers of this server in their order.
+pub struct Authorizers {
+    pub rbac: Arc<Rbac>,
+}
 
 pub(super) const READ: [&str; 3] = ["get", "list", "watch"];
-/// Open to everyone who is somebody.
-const OPEN_PATHS: [&str; 8] =
-    ["/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz", "/.well-known/openid-configuration"];
-const SELF_REVIEWS: [&str; 3] = ["selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"];
+/// Open also before there is any role, as Kubernetes' `--authorization-always-allow-paths`.
+const OPEN_PATHS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
+const MASTERS: &str = "system:masters";
 
-impl Authorizer for StaticAuthorizer {
+impl Authorizer for Authorizers {
     fn authorize(&self, core: &Core, user: &UserInfo, what: &Attributes<'_>) -> Decision {
-        let allowed = user.in_group("system:masters")
-            || everyone(user, what)
-            || match user.username.as_str() {
-                "system:kube-scheduler" => scheduler(what),
-                "system:kube-controller-manager" => controllers(what),
-                _ if user.node_name().is_some() => node::allows(core, user.node_name().unwrap_or(""), what),
-                _ if user.in_group("system:node-proxiers") => node_proxy(what),
-                _ => false,
-            };
-        if allowed { Decision::Allow } else { Decision::Deny(reason(user, what)) }
+        if user.in_group(MASTERS) || what.path.is_some_and(|path| OPEN_PATHS.contains(&path)) {
+            return Decision::Allow(Grant::Always);
+        }
+        let agent = user.node_name();
+        if agent.is_some_and(|name| node::allows(core, name, what)) {
+            return Decision::Allow(Grant::Node);
+        }
+        match self.rbac.authorize(user, what) {
+            Ok(grant) => Decision::Allow(Grant::Role(grant)),
+            Err(why) => {
+                let unrelated = agent.and_then(|name| node::unrelated(name, what));
+                let reasons = unrelated.into_iter().chain(Some(why).filter(|why| !why.is_empty()));
+                Decision::Deny(reasons.collect::<Vec<_>>().join("\n"))
+            }
+        }
     }
 }
 
-/// Worded as Kubernetes words it; kubectl users know it.
-fn reason(user: &UserInfo, what: &Attributes<'_>) -> String {
+/// Worded as Kubernetes words it; kubectl users know it. `why` may be empty.
+pub fn refusal(user: &UserInfo, what: &Attributes<'_>, why: &str) -> String {
     let user = &user.username;
-    match what.path {
+    let text = match what.path {
         Some(path) => format!("User {user:?} cannot {} path {path:?}", what.verb),
         None => {
             let sub = if what.subresource.is_empty() { String::new() } else { format!("/{}", what.subresource) };
@@ -72,57 +107,43 @@ fn reason(user: &UserInfo, what: &Attributes<'_>) -> String {
                 what.verb, what.resource, what.group
             )
         }
+    };
+    if why.is_empty() { text } else { format!("{text}: {why}") }
+}
+
+/// The answer to what is not allowed.
+pub fn forbidden(user: &UserInfo, what: &Attributes<'_>, why: &str) -> Status {
+    let resource =
+        if what.group.is_empty() { what.resource.to_owned() } else { format!("{}.{}", what.resource, what.group) };
+    Status::forbidden(&resource, what.name, &refusal(user, what, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_read_as_in_kubernetes() {
+        let jane = UserInfo::new("jane", &[]);
+        let check = |what: Attributes<'_>, why: &str, expect: &str| {
+            assert_eq!(forbidden(&jane, &what, why).message, expect);
+        };
+        let pods = Attributes { verb: "get", resource: "pods", namespace: "n", name: "a", ..Attributes::default() };
+        let said =
+            r#"pods "a" is forbidden: User "jane" cannot get resource "pods" in API group "" in the namespace "n""#;
+        check(pods, "", said);
+        let hint = r#"RBAC: role.rbac.authorization.k8s.io "r" not found"#;
+        check(pods, hint, &format!("{said}: {hint}"));
+        let scale = Attributes {
+            verb: "update",
+            group: "apps",
+            resource: "deployments",
+            subresource: "scale",
+            ..Attributes::default()
+        };
+        let said = r#"deployments.apps is forbidden: User "jane" cannot update resource "deployments/scale" in API group "apps" at the cluster scope"#;
+        check(scale, "", said);
+        let path = Attributes { verb: "get", path: Some("/metrics"), ..Attributes::default() };
+        check(path, "", r#"forbidden: User "jane" cannot get path "/metrics""#);
     }
-}
-
-fn is_health(path: &str) -> bool {
-    ["/healthz", "/livez", "/readyz"]
-        .iter()
-        .any(|p| path == *p || path.strip_prefix(p).is_some_and(|r| r.starts_with('/')))
-}
-
-fn everyone(user: &UserInfo, what: &Attributes<'_>) -> bool {
-    if let Some(path) = what.path {
-        if is_health(path) {
-            return true;
-        }
-        let under = |open: &str| path == open || path.strip_prefix(open).is_some_and(|rest| rest.starts_with('/'));
-        let open = OPEN_PATHS.iter().any(|open| under(open)) || path == "/openid/v1/jwks";
-        return user.in_group("system:authenticated") && what.verb == "get" && open;
-    }
-    user.in_group("system:authenticated") && what.verb == "create" && SELF_REVIEWS.contains(&what.resource)
-}
-
-fn reads(what: &Attributes<'_>) -> bool {
-    READ.contains(&what.verb)
-}
-
-fn is(what: &Attributes<'_>, group: &str, resource: &str) -> bool {
-    what.group == group && what.resource == resource
-}
-
-fn event_or_lease(what: &Attributes<'_>) -> bool {
-    let writes = ["create", "patch", "update"].contains(&what.verb);
-    let event = what.resource == "events" && ["", "events.k8s.io"].contains(&what.group) && writes;
-    let lease = is(what, "coordination.k8s.io", "leases") && (writes || reads(what));
-    event || lease
-}
-
-fn scheduler(what: &Attributes<'_>) -> bool {
-    let binds = is(what, "", "pods") && what.subresource == "binding" && what.verb == "create";
-    let bulk = is(what, "gantry.dev", "bindings") && what.verb == "create";
-    let pods = is(what, "", "pods") && (what.subresource == "status" || what.verb == "delete");
-    (reads(what) && what.resource != "secrets") || event_or_lease(what) || binds || bulk || pods
-}
-
-/// The loops create and change what users may declare; they do not bind and do not reach into containers.
-fn controllers(what: &Attributes<'_>) -> bool {
-    let forbidden =
-        ["binding", "exec", "attach", "portforward"].contains(&what.subresource) || is(what, "gantry.dev", "bindings");
-    what.path.is_none() && !forbidden
-}
-
-fn node_proxy(what: &Attributes<'_>) -> bool {
-    const READABLE: [&str; 5] = ["services", "endpointslices", "endpoints", "nodes", "namespaces"];
-    (reads(what) && READABLE.contains(&what.resource)) || event_or_lease(what)
 }

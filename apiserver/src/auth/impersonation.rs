@@ -1,8 +1,10 @@
-//! Acting as somebody else (Kubernetes' `Impersonate-` headers). Decides who may, and who the request then comes from.
+//! Acting as somebody else (Kubernetes' `Impersonate-` headers). Decides what must be allowed for it, and who the request then
+//! comes from.
 
 use super::UserInfo;
+use super::authz::{Attributes, Decision, forbidden};
 use crate::http::Outcome;
-use gantry_apimachinery::status::{Reason, Status};
+use gantry_apimachinery::status::Status;
 use http::HeaderMap;
 use std::collections::BTreeMap;
 
@@ -10,11 +12,16 @@ const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
-/// Until there are rules that grant it, only those who may do anything may be somebody else.
-const MAY: &str = "system:masters";
+/// Where the parts of an identity that are no objects of their own are granted.
+const AUTHENTICATION: &str = "authentication.k8s.io";
+const ACCOUNT: &str = "system:serviceaccount:";
 
-/// Who the request comes from: the caller, or whom the caller impersonates.
-pub fn effective(headers: &HeaderMap, caller: UserInfo) -> Outcome<UserInfo> {
+/// Who the request comes from: the caller, or whom the caller impersonates. `allow` says what the caller may.
+pub fn effective(
+    headers: &HeaderMap,
+    caller: UserInfo,
+    allow: impl Fn(&UserInfo, &Attributes<'_>) -> Decision,
+) -> Outcome<UserInfo> {
     let asked = |name: &str| name == USER || name == GROUP || name == UID || name.starts_with(EXTRA);
     let Some(first) = headers.keys().map(http::HeaderName::as_str).find(|name| asked(name)) else { return Ok(caller) };
     let texts = |name: &str| -> Vec<String> {
@@ -23,25 +30,54 @@ pub fn effective(headers: &HeaderMap, caller: UserInfo) -> Outcome<UserInfo> {
     let Some(username) = texts(USER).into_iter().next().filter(|name| !name.is_empty()) else {
         return Err(Status::bad_request(format!("requested {first} without impersonating a user")).into());
     };
-    if !caller.in_group(MAY) {
-        let who = &caller.username;
-        let why = format!("User {who:?} cannot impersonate resource \"users\" in API group \"\" at the cluster scope");
-        let text = format!("users {username:?} is forbidden: {why}");
-        return Err(Status::failure(Reason::Forbidden, text, None).into());
-    }
     let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in headers.keys().map(http::HeaderName::as_str) {
         if let Some(key) = name.strip_prefix(EXTRA) {
-            extra.insert(percent_decoded(key), texts(name));
+            extra.entry(percent_decoded(key)).or_default().extend(texts(name));
         }
     }
-    let groups = groups_of(&username, texts(GROUP));
-    Ok(UserInfo { username, uid: texts(UID).into_iter().next().unwrap_or_default(), groups, extra })
+    let (groups, uid) = (texts(GROUP), texts(UID).into_iter().next().unwrap_or_default());
+    for what in needed(&username, &groups, &uid, &extra) {
+        if let Decision::Deny(why) = allow(&caller, &what) {
+            return Err(forbidden(&caller, &what, &why).into());
+        }
+    }
+    Ok(UserInfo { groups: groups_of(&username, groups), username, uid, extra })
+}
+
+/// Every part of the identity is granted by itself.
+fn needed<'a>(
+    username: &'a str,
+    groups: &'a [String],
+    uid: &'a str,
+    extra: &'a BTreeMap<String, Vec<String>>,
+) -> Vec<Attributes<'a>> {
+    let part =
+        |group, resource, name| Attributes { verb: "impersonate", group, resource, name, ..Attributes::default() };
+    let mut all = vec![match account(username) {
+        Some((namespace, name)) => Attributes { namespace, ..part("", "serviceaccounts", name) },
+        None => part("", "users", username),
+    }];
+    all.extend(groups.iter().map(|group| part("", "groups", group.as_str())));
+    for (key, values) in extra {
+        let value = |value: &'a String| Attributes { subresource: key, ..part(AUTHENTICATION, "userextras", value) };
+        all.extend(values.iter().map(value));
+    }
+    if !uid.is_empty() {
+        all.push(part(AUTHENTICATION, "uids", uid));
+    }
+    all
+}
+
+/// Namespace and name of the service account that a user name is.
+fn account(username: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = username.strip_prefix(ACCOUNT)?.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
 }
 
 /// The groups asked for; a service account without any gets its own. Everybody is authenticated, or is nobody.
 fn groups_of(username: &str, mut groups: Vec<String>) -> Vec<String> {
-    if let Some((namespace, _)) = username.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))
+    if let Some((namespace, _)) = account(username)
         && groups.is_empty()
     {
         groups = vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")];
@@ -61,6 +97,7 @@ fn percent_decoded(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::authz::Grant;
     use http::{HeaderName, HeaderValue};
 
     fn asked(caller: UserInfo, headers: &[(&'static str, &'static str)]) -> Outcome<UserInfo> {
@@ -70,11 +107,16 @@ mod tests {
         for (name, value) in pairs {
             map.append(name, value);
         }
-        effective(&map, caller)
+        effective(&map, caller, |caller, what| {
+            // `helper` may be the user bob and no more.
+            let bob = caller.username == "helper" && (what.resource, what.name) == ("users", "bob");
+            let allowed = bob || caller.in_group("system:masters");
+            if allowed { Decision::Allow(Grant::Always) } else { Decision::Deny(String::new()) }
+        })
     }
 
     #[test]
-    fn only_masters_act_as_somebody_else() {
+    fn the_identity_is_the_one_asked_for() {
         let admin = || UserInfo::new("admin", &["system:masters"]);
         let bob =
             asked(admin(), &[(USER, "bob"), (GROUP, "a"), (GROUP, "b"), ("impersonate-extra-x%2fy", "1")]).unwrap();
@@ -85,8 +127,33 @@ mod tests {
         assert_eq!(asked(admin(), &[(USER, "system:anonymous")]).unwrap().groups, ["system:unauthenticated"]);
         assert_eq!(asked(admin(), &[("accept", "x")]).unwrap(), admin());
         assert_eq!(asked(admin(), &[(GROUP, "a")]).unwrap_err().code(), 400);
-        let refused = asked(UserInfo::new("eve", &[]), &[(USER, "admin")]).unwrap_err();
-        assert_eq!(refused.code(), 403);
-        assert!(refused.message.contains("User \"eve\" cannot impersonate"), "{}", refused.message);
+    }
+
+    #[test]
+    fn every_part_of_the_identity_must_be_allowed() {
+        let check = |more: &[(&'static str, &'static str)], expect: &str| {
+            let headers = [&[(USER, "bob")], more].concat();
+            let said =
+                asked(UserInfo::new("helper", &[]), &headers).map_or_else(|status| status.message, |_| String::new());
+            assert_eq!(said, expect);
+        };
+        check(&[], "");
+        check(
+            &[(GROUP, "a")],
+            "groups \"a\" is forbidden: User \"helper\" cannot impersonate resource \"groups\" in API group \"\" at the cluster scope",
+        );
+        check(
+            &[("impersonate-extra-scopes", "v")],
+            "userextras.authentication.k8s.io \"v\" is forbidden: User \"helper\" cannot impersonate resource \"userextras/scopes\" in API group \"authentication.k8s.io\" at the cluster scope",
+        );
+        check(
+            &[(UID, "u")],
+            "uids.authentication.k8s.io \"u\" is forbidden: User \"helper\" cannot impersonate resource \"uids\" in API group \"authentication.k8s.io\" at the cluster scope",
+        );
+        let account = asked(UserInfo::new("helper", &[]), &[(USER, "system:serviceaccount:ns:a")]).unwrap_err();
+        assert_eq!(
+            account.message,
+            "serviceaccounts \"a\" is forbidden: User \"helper\" cannot impersonate resource \"serviceaccounts\" in API group \"\" in the namespace \"ns\""
+        );
     }
 }

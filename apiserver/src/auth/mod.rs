@@ -4,6 +4,7 @@ pub mod authn;
 pub mod authz;
 pub mod impersonation;
 mod node;
+pub mod rbac;
 pub mod tokens;
 
 use std::collections::BTreeMap;

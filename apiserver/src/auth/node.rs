@@ -38,6 +38,7 @@ pub fn allows(core: &Core, name: &str, what: &Attributes<'_>) -> bool {
         }
         ("authentication.k8s.io", "tokenreviews", "", "create") => true,
         ("authorization.k8s.io", "subjectaccessreviews", "", "create") => true,
+        ("certificates.k8s.io", "certificatesigningrequests", "", verb) => verb == "create" || READ.contains(&verb),
         ("coordination.k8s.io", "leases", "", "create") => what.namespace == "kube-node-lease",
         ("coordination.k8s.io", "leases", "", _) => what.namespace == "kube-node-lease" && what.name == name,
         ("gantry.dev", _, "", verb) => READ.contains(&verb),
@@ -45,6 +46,13 @@ pub fn allows(core: &Core, name: &str, what: &Attributes<'_>) -> bool {
         (_, resource, "", verb) => READ.contains(&verb) && READABLE.contains(&resource),
         _ => false,
     }
+}
+
+/// Kubernetes' reason when an agent asks for what no pod of its machine is about.
+pub fn unrelated(name: &str, what: &Attributes<'_>) -> Option<String> {
+    const RELATED: [&str; 4] = ["secrets", "configmaps", "pods", "serviceaccounts"];
+    let related = what.group.is_empty() && RELATED.contains(&what.resource) && !what.name.is_empty();
+    related.then(|| format!("no relationship found between node {name:?} and this object"))
 }
 
 /// The machine that a cached pod is bound to, read from its selectable field.

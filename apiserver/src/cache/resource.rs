@@ -60,6 +60,15 @@ impl Event {
     }
 }
 
+/// Is told of every change of a resource's contents, under the resource's lock: before anybody who waits for the change's revision
+/// goes on. Must not ask the resource back.
+pub trait Follower: Send + Sync {
+    /// Everything is new.
+    fn reset(&self, tree: &Tree);
+    /// One object is new, or gone.
+    fn changed(&self, path: &str, object: Option<&Object>);
+}
+
 /// How much history one resource keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryLimits {
@@ -121,6 +130,7 @@ pub struct Resource {
     limits: HistoryLimits,
     /// The group's revision: everything up to it is in every resource of the group.
     applied: Arc<AtomicU64>,
+    follower: OnceLock<Arc<dyn Follower>>,
     state: RwLock<State>,
 }
 
@@ -164,6 +174,7 @@ impl Resource {
             selectable,
             limits,
             applied,
+            follower: OnceLock::new(),
             state: RwLock::new(State {
                 tree: Tree::new(),
                 history_from: 0,
@@ -174,6 +185,12 @@ impl Resource {
                 by_node: HashMap::new(),
             }),
         }
+    }
+
+    /// Has the follower told of what happens from now on; a resource has at most one.
+    pub fn follow(&self, follower: Arc<dyn Follower>) {
+        let first = self.follower.set(follower).is_ok();
+        debug_assert!(first, "{} is followed already", self.kind.plural);
     }
 
     /// The contents and the newest revision they are known to be complete at.
@@ -243,6 +260,9 @@ impl Resource {
         for (path, object) in state.tree.clone() {
             state.index(self.node_field, &path, None, Some(&object));
         }
+        if let Some(follower) = self.follower.get() {
+            follower.reset(&state.tree);
+        }
         state.history.clear();
         state.history_bytes = 0;
         state.history_from = revision;
@@ -256,6 +276,9 @@ impl Resource {
         let mut state = self.state.write();
         let previous = state.tree.insert(path.into(), object.clone());
         state.index(self.node_field, path, previous.as_deref(), Some(&object));
+        if let Some(follower) = self.follower.get() {
+            follower.changed(path, Some(&object));
+        }
         let kind = if previous.is_some() { EventType::Modified } else { EventType::Added };
         let revision = object.revision;
         self.publish(&mut state, event(kind, revision, object, previous, now_ms));
@@ -266,6 +289,9 @@ impl Resource {
         let mut state = self.state.write();
         let Some(last) = state.tree.remove(path) else { return };
         state.index(self.node_field, path, Some(&last), None);
+        if let Some(follower) = self.follower.get() {
+            follower.changed(path, None);
+        }
         let object = Arc::new(last.reborn(revision, EventType::Deleted));
         self.publish(&mut state, event(EventType::Deleted, revision, object, None, now_ms));
     }

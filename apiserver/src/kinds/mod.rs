@@ -12,9 +12,10 @@ mod devices;
 mod matching;
 pub mod network;
 mod quantities;
+pub mod rbac;
 mod selectors;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod unattended;
 pub mod value;
 mod webhooks;
@@ -141,6 +142,8 @@ macro_rules! strategies {
 //   folder::Struct => "group" "resource";
 strategies! {
     atmostoneclaim::AtMostOneClaim => "gantry.dev" "atmostoneclaims";
+    clusterrole::ClusterRole => "rbac.authorization.k8s.io" "clusterroles";
+    clusterrolebinding::ClusterRoleBinding => "rbac.authorization.k8s.io" "clusterrolebindings";
     configmap::ConfigMap => "" "configmaps";
     customresourcedefinition::CustomResourceDefinition => "apiextensions.k8s.io" "customresourcedefinitions";
     controllerrevision::ControllerRevision => "apps" "controllerrevisions";
@@ -180,6 +183,8 @@ strategies! {
     resourceclaimtemplate::ResourceClaimTemplate => "resource.k8s.io" "resourceclaimtemplates";
     resourcequota::ResourceQuota => "" "resourcequotas";
     resourceslice::ResourceSlice => "resource.k8s.io" "resourceslices";
+    role::Role => "rbac.authorization.k8s.io" "roles";
+    rolebinding::RoleBinding => "rbac.authorization.k8s.io" "rolebindings";
     runtimeclass::RuntimeClass => "node.k8s.io" "runtimeclasses";
     secret::Secret => "" "secrets";
     service::Service => "" "services";

@@ -175,8 +175,19 @@ pub fn ends_deletion(object: &Value) -> bool {
 
 /// PUT: the whole object. Kinds that may be created by an update are made when absent (Kubernetes' `AllowCreateOnUpdate`).
 pub async fn replace(call: &Call<'_>, body: Value) -> Outcome<Written> {
-    const CREATED_BY_UPDATE: [&str; 7] =
-        ["endpoints", "endpointslices", "events", "leases", "limitranges", "podtemplates", "runtimeclasses"];
+    const CREATED_BY_UPDATE: [&str; 11] = [
+        "clusterrolebindings",
+        "clusterroles",
+        "endpoints",
+        "endpointslices",
+        "events",
+        "leases",
+        "limitranges",
+        "podtemplates",
+        "rolebindings",
+        "roles",
+        "runtimeclasses",
+    ];
     let creatable = CREATED_BY_UPDATE.contains(&call.kind().plural) && call.subresource.is_none();
     let name = str_at(&body, "metadata.name");
     if name.is_empty() {

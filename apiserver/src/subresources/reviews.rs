@@ -1,13 +1,14 @@
 //! Reviews: questions that are posted and answered, never stored. Decides how each question reads; the answers are the
-//! authenticator's and the authorizer's.
+//! authenticator's and the authoriser's.
 
 use crate::auth::UserInfo;
 use crate::auth::authn::token_user;
 use crate::auth::authz::{Attributes, Decision};
+use crate::auth::rbac::rule::Rule;
 use crate::core::Core;
 use crate::http::Outcome;
-use crate::kinds::value::{at, items, str_at};
-use gantry_apimachinery::status::Status;
+use crate::kinds::value::{items, str_at};
+use gantry_apimachinery::status::{FieldErrors, Status};
 use serde_json::{Value, json};
 
 /// Answers a review of the given kind. `namespace` is the path's, for the local form.
@@ -15,23 +16,51 @@ pub async fn answer(core: &Core, user: &UserInfo, kind: &str, namespace: &str, m
     let status = match kind {
         "SelfSubjectReview" => json!({"userInfo": user_json(user)}),
         "TokenReview" => token(core, &body).await?,
-        "SelfSubjectAccessReview" => access(core, user, &body["spec"]),
-        "SubjectAccessReview" => access(core, &subject(&body), &body["spec"]),
+        "SelfSubjectAccessReview" => {
+            valid(kind, &body["spec"], true)?;
+            access(core, user, &body["spec"])
+        }
+        "SubjectAccessReview" => {
+            valid(kind, &body["spec"], false)?;
+            access(core, &subject(&body), &body["spec"])
+        }
         "LocalSubjectAccessReview" => {
-            let asked = str_at(&body, "spec.resourceAttributes.namespace");
-            if asked != namespace {
-                let text = format!(
-                    "spec.resourceAttributes.namespace: must match the namespace of the request ({namespace:?})"
-                );
+            valid(kind, &body["spec"], false)?;
+            if str_at(&body, "spec.resourceAttributes.namespace") != namespace {
+                let text = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
                 return Err(Status::bad_request(text).into());
             }
             access(core, &subject(&body), &body["spec"])
         }
-        "SelfSubjectRulesReview" => rules(core, user, str_at(&body, "spec.namespace")),
+        "SelfSubjectRulesReview" => match str_at(&body, "spec.namespace") {
+            "" => return Err(Status::bad_request("no namespace on request").into()),
+            namespace => rules(core, user, namespace),
+        },
         _ => return Err(Status::no_such_resource().into()),
     };
     body["status"] = status;
     Ok(body)
+}
+
+/// One question, about somebody.
+fn valid(kind: &str, spec: &Value, about_self: bool) -> Outcome<()> {
+    let mut errors = FieldErrors::new();
+    let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+    if !resource.is_null() && !other.is_null() {
+        let why = "cannot be specified in combination with resourceAttributes";
+        errors.invalid("spec.nonResourceAttributes", other.clone(), why);
+    }
+    if resource.is_null() && other.is_null() {
+        let why = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.invalid("spec.resourceAttributes", Value::Null, why);
+    }
+    if !about_self && str_at(spec, "user").is_empty() && items(spec, "groups").is_empty() {
+        errors.invalid("spec.user", "", "at least one of user or group must be specified");
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&format!("{kind}.authorization.k8s.io"), "", &errors).into())
 }
 
 fn user_json(user: &UserInfo) -> Value {
@@ -39,12 +68,13 @@ fn user_json(user: &UserInfo) -> Value {
 }
 
 fn subject(body: &Value) -> UserInfo {
-    let groups = items(body, "spec.groups").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let texts = |list: &[Value]| list.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
+    let extra = body["spec"]["extra"].as_object().into_iter().flatten();
     UserInfo {
         username: str_at(body, "spec.user").to_owned(),
         uid: str_at(body, "spec.uid").to_owned(),
-        groups,
-        ..UserInfo::default()
+        groups: texts(items(body, "spec.groups")),
+        extra: extra.map(|(key, values)| (key.clone(), texts(values.as_array().map_or(&[], Vec::as_slice)))).collect(),
     }
 }
 
@@ -60,12 +90,28 @@ fn access(core: &Core, user: &UserInfo, spec: &Value) -> Value {
             subresource: str_at(resource, "subresource"),
             namespace: str_at(resource, "namespace"),
             name: str_at(resource, "name"),
+            node_selector: selected_node(resource),
             ..Attributes::default()
         }
     };
-    match core.authorizer.authorize(core, user, &what) {
-        Decision::Allow => json!({"allowed": true}),
-        Decision::Deny(reason) => json!({"allowed": false, "reason": reason}),
+    let (allowed, reason) = match core.authorizer.authorize(core, user, &what) {
+        Decision::Allow(grant) => (true, grant.to_string()),
+        Decision::Deny(why) => (false, why),
+    };
+    let mut status = json!({"allowed": allowed});
+    if !reason.is_empty() {
+        status["reason"] = reason.into();
+    }
+    status
+}
+
+/// The machine that the asked list is limited to.
+fn selected_node(resource: &Value) -> Option<&str> {
+    let requirements = items(resource, "fieldSelector.requirements").iter();
+    let mut about = requirements.filter(|one| one["key"] == "spec.nodeName" && one["operator"] == "In");
+    match items(about.next()?, "values") {
+        [one] => one.as_str(),
+        _ => None,
     }
 }
 
@@ -82,18 +128,20 @@ async fn token(core: &Core, body: &Value) -> Outcome<Value> {
     })
 }
 
-/// The static table cannot be listed rule by rule; what is certain is said, and `incomplete` says that there may be more.
+/// All rules that the caller's roles give in a namespace. What a node agent may besides depends on its pods and is no list.
 fn rules(core: &Core, user: &UserInfo, namespace: &str) -> Value {
-    let any = Attributes { verb: "*", group: "*", resource: "*", namespace, ..Attributes::default() };
-    if core.authorizer.authorize(core, user, &any) == Decision::Allow && at(&user_json(user), "groups").is_some() {
-        return json!({
-            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}], "incomplete": false,
-        });
+    let held = core.rbac.held(user, namespace);
+    let (paths, resources): (Vec<_>, Vec<_>) = held.rules.iter().partition(|rule| !rule.urls.is_empty());
+    let json = |rules: Vec<&Rule>| -> Vec<Value> { rules.into_iter().map(Rule::json).collect() };
+    let mut trouble = held.missing;
+    let agent = user.node_name().is_some();
+    if agent {
+        trouble.insert(0, "node authorizer does not support user rule resolution".to_owned());
     }
-    let reviews = json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io", "authentication.k8s.io"],
-        "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"]});
-    let paths = json!({"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi",
-        "/openapi/*", "/readyz", "/version", "/version/"]});
-    json!({"resourceRules": [reviews], "nonResourceRules": [paths], "incomplete": true})
+    let mut status = json!({"resourceRules": json(resources), "nonResourceRules": json(paths), "incomplete": agent});
+    if !trouble.is_empty() {
+        status["incomplete"] = true.into();
+        status["evaluationError"] = trouble.join(", ").into();
+    }
+    status
 }
