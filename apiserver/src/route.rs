@@ -139,7 +139,7 @@ async fn write_verb(
         call.options.apply = true;
     }
     let outcome = match call.subresource {
-        None | Some("status" | "ephemeralcontainers" | "resize") => {
+        None | Some("status" | "approval" | "ephemeralcontainers" | "resize") => {
             object_verb(at, verb, &call, &writer, input, &body).await
         }
         Some(sub) => subresource_verb(sub, verb, &call, &writer, input, &body).await,

@@ -1,6 +1,7 @@
 //! Admission: what the cluster adds to a request or refuses, between decoding and the kind's own rules. Decides the order of the
 //! plugins; each plugin's file says what it decides.
 
+mod certificates;
 mod namespace;
 mod node_restriction;
 mod priority;
@@ -59,5 +60,6 @@ pub fn built_in() -> Vec<Box<dyn Admission>> {
         Box::new(service_account::ServiceAccount),
         Box::new(priority::Priority),
         Box::new(tolerations::DefaultTolerationSeconds),
+        Box::new(certificates::Certificates),
     ]
 }

@@ -142,6 +142,7 @@ macro_rules! strategies {
 //   folder::Struct => "group" "resource";
 strategies! {
     atmostoneclaim::AtMostOneClaim => "gantry.dev" "atmostoneclaims";
+    certificatesigningrequest::CertificateSigningRequest => "certificates.k8s.io" "certificatesigningrequests";
     clusterrole::ClusterRole => "rbac.authorization.k8s.io" "clusterroles";
     clusterrolebinding::ClusterRoleBinding => "rbac.authorization.k8s.io" "clusterrolebindings";
     configmap::ConfigMap => "" "configmaps";

@@ -5,6 +5,7 @@ use super::commit::{Commit, Verdict, commit};
 use super::stored::Written;
 use super::{meta, ownership};
 use crate::admission::{Attributes, Operation};
+use crate::auth::rbac::escalation;
 use crate::effects;
 use crate::http::Outcome;
 use crate::kinds::unattended;
@@ -63,6 +64,7 @@ async fn make(call: &Call<'_>, mut object: Value, name: &str) -> Outcome<Written
     for plugin in &call.core.admission {
         plugin.mutate(&attributes, &mut object)?;
     }
+    escalation::check(call, &object, None).await?;
     strategy.defaults(&mut object);
     strategy.prepare_create(&mut object, &call.ctx());
     check(call, &object, None, name)?;

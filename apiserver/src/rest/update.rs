@@ -7,9 +7,12 @@ use super::create::{check, create};
 use super::stored::{Stored, Written};
 use super::{meta, ownership};
 use crate::admission::{Attributes, Operation};
+use crate::auth::authz;
+use crate::auth::rbac::escalation;
 use crate::effects;
 use crate::http::Outcome;
 use crate::kinds::value::{at, items, remove, str_at};
+use crate::pipeline::allowed;
 use gantry_apimachinery::patch::apply::equal_but_times;
 use gantry_apimachinery::status::Status;
 use serde_json::Value;
@@ -65,6 +68,7 @@ async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, stored: Stored
     for plugin in &call.core.admission {
         plugin.mutate(&attributes, &mut new)?;
     }
+    escalation::check(call, &new, Some(&old.value)).await?;
     strategy.defaults(&mut new);
     strategy.prepare_update(&mut new, &old.value, &call.ctx());
     if call.served.has_generation && call.subresource != Some("status") && strategy.bumps_generation(&new, &old.value) {
@@ -134,10 +138,10 @@ fn preconditions(call: &Call<'_>, new: &Value, old: &Stored) -> Outcome<()> {
     Ok(())
 }
 
-/// A status write changes the status, labels and annotations, as Kubernetes' status strategies do; any other write leaves the
+/// A status write (an approval is one) changes the status, labels and annotations, as Kubernetes' status strategies do; any other leaves the
 /// status alone.
 fn settle_parts(call: &Call<'_>, new: &mut Value, old: &Value) {
-    if call.subresource == Some("status") {
+    if matches!(call.subresource, Some("status" | "approval")) {
         let status = remove(new, "status");
         let metadata = new["metadata"].take();
         *new = old.clone();
@@ -196,6 +200,16 @@ pub async fn replace(call: &Call<'_>, body: Value) -> Outcome<Written> {
     let outcome = update(call, &|_| Ok(body.clone())).await;
     match outcome {
         Err(status) if creatable && status.code() == 404 && str_at(&body, "metadata.resourceVersion").is_empty() => {
+            let (group, resource) = (call.kind().group, call.kind().plural);
+            let what = authz::Attributes {
+                verb: "create",
+                group,
+                resource,
+                namespace: call.namespace,
+                name: call.name,
+                ..authz::Attributes::default()
+            };
+            allowed(call.core, call.user, &what)?;
             create(call, body).await
         }
         outcome => outcome,

@@ -228,3 +228,97 @@ async fn another_server_knows_the_roles_at_once_and_keeps_what_was_added() {
     let names: Vec<&str> = subjects.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["extra", "system:authenticated"]);
 }
+
+#[tokio::test]
+async fn nobody_grants_more_than_they_hold() {
+    let api = Api::new().await;
+    role(
+        &api,
+        "default",
+        "manager",
+        json!([
+            rule(&["get", "list"], &["pods"]),
+            {"verbs": ["*"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"]},
+        ]),
+    )
+    .await
+    .ok();
+    bind(&api, "default", "manager", "Role/manager", "User/jane").await.ok();
+    role(&api, "default", "secrets", json!([rule(&["get"], &["secrets"])])).await.ok();
+    let jane = api.as_user("jane", &[]);
+    // `*` on roles is `escalate` and `bind` on them too, so a plainer manager is asked.
+    role(&jane, "default", "any", json!([rule(&["get"], &["secrets"])])).await.ok();
+    let verbs = ["create", "get", "update", "patch", "delete"];
+    let rules = json!([
+        rule(&["get", "list"], &["pods"]),
+        {"verbs": verbs, "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"]},
+    ]);
+    role(&api, "default", "plain", rules).await.ok();
+    bind(&api, "default", "plain", "Role/plain", "User/joe").await.ok();
+    let joe = api.as_user("joe", &["dev"]);
+    role(&joe, "default", "fine", json!([rule(&["get"], &["pods"])])).await.ok();
+    assert_eq!(
+        role(&joe, "default", "more", json!([rule(&["get", "watch"], &["pods"]), rule(&["get"], &["secrets"])]))
+            .await
+            .failure(),
+        "403 Forbidden roles.rbac.authorization.k8s.io \"more\" is forbidden: user \"joe\" (groups=[\"dev\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n\
+         {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"watch\"]}\n\
+         {APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}"
+    );
+    let fine = format!("{RBAC}/namespaces/default/roles/fine");
+    let grown = json!({"rules": [rule(&["delete"], &["pods"])]});
+    assert_eq!(joe.patch(crate::harness::MERGE, &fine, &grown).await.code, 403);
+    joe.patch(crate::harness::MERGE, &fine, &json!({"metadata": {"labels": {"a": "b"}}})).await.ok();
+    // Bindings: to what is held, or by the verb `bind`.
+    bind(&joe, "default", "to-fine", "Role/fine", "User/x").await.ok();
+    let refused = bind(&joe, "default", "to-secrets", "Role/secrets", "User/x").await.failure();
+    assert!(
+        refused.contains("rolebindings.rbac.authorization.k8s.io \"to-secrets\" is forbidden: user \"joe\""),
+        "{refused}"
+    );
+    let refused = bind(&joe, "default", "to-admin", "ClusterRole/cluster-admin", "User/joe").await.failure();
+    assert!(
+        refused.ends_with(
+            "{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}\n{NonResourceURLs:[\"*\"], Verbs:[\"*\"]}"
+        ),
+        "{refused}"
+    );
+    assert_eq!(bind(&joe, "default", "to-none", "Role/none", "User/x").await.code, 404);
+    let bind_view = json!([{"verbs": ["bind"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["view"]}]);
+    role(&api, "default", "bind-view", bind_view).await.ok();
+    bind(&api, "default", "bind-view", "Role/bind-view", "User/joe").await.ok();
+    bind(&joe, "default", "to-view", "ClusterRole/view", "User/x").await.ok();
+    assert_eq!(bind(&joe, "default", "to-edit", "ClusterRole/edit", "User/x").await.code, 403);
+}
+
+#[tokio::test]
+async fn only_who_holds_everything_aggregates() {
+    let api = Api::new().await;
+    let rules = json!({"rules": [
+        {"verbs": ["*"], "apiGroups": [""], "resources": ["*"]},
+        {"verbs": ["create", "update"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"]},
+    ]});
+    cluster_role(&api, "core", json!({}), rules).await.ok();
+    bind(&api, "", "core", "ClusterRole/core", "User/joe").await.ok();
+    let joe = api.as_user("joe", &[]);
+    let gathers = json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}});
+    assert_eq!(
+        cluster_role(&joe, "gathers", json!({}), gathers.clone()).await.failure(),
+        "403 Forbidden clusterroles.rbac.authorization.k8s.io \"gathers\" is forbidden: must have cluster-admin privileges to use an aggregationRule"
+    );
+    bind(&api, "", "all", "ClusterRole/cluster-admin", "User/joe").await.ok();
+    cluster_role(&joe, "gathers", json!({}), gathers).await.ok();
+}
+
+#[tokio::test]
+async fn a_put_that_makes_an_object_is_a_create() {
+    let api = Api::new().await;
+    let body = json!({"metadata": {"name": "new"}, "rules": []});
+    let path = format!("{RBAC}/namespaces/default/roles/new");
+    let rules = json!([{"verbs": ["update"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"]}]);
+    role(&api, "default", "updater", rules).await.ok();
+    bind(&api, "default", "updater", "Role/updater", "User/joe").await.ok();
+    let refused = api.as_user("joe", &[]).put(&path, &body).await.failure();
+    assert!(refused.contains("User \"joe\" cannot create resource \"roles\""), "{refused}");
+    assert_eq!(api.put(&path, &body).await.code, 201);
+}

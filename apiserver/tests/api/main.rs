@@ -4,6 +4,7 @@
 
 mod allocation;
 mod auth;
+mod auth_certificates;
 mod auth_roles;
 mod bad_input;
 mod binding;

@@ -4,6 +4,7 @@
 pub mod aggregation;
 pub mod cover;
 pub mod defaults;
+pub mod escalation;
 mod index;
 pub mod reconcile;
 pub mod rule;
