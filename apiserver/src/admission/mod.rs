@@ -7,6 +7,7 @@ mod node_restriction;
 mod priority;
 mod service_account;
 mod tolerations;
+mod webhooks;
 
 use crate::http::Outcome;
 use crate::rest::call::Call;
@@ -50,6 +51,16 @@ pub trait Admission: Send + Sync {
     fn validate(&self, _attributes: &Attributes<'_>, _object: &Value) -> Outcome<()> {
         Ok(())
     }
+}
+
+/// What extends the API has its say after the built-in plugins. Answers whether the object changed, and so must be defaulted again.
+pub async fn mutate_outside(attributes: &Attributes<'_>, object: &mut Value) -> Outcome<bool> {
+    webhooks::mutate(attributes, object).await
+}
+
+/// As [`mutate_outside`], of those who may only refuse. `object` is `None` for a delete.
+pub async fn validate_outside(attributes: &Attributes<'_>, object: Option<&Value>) -> Outcome<()> {
+    webhooks::validate(attributes, object).await
 }
 
 /// In the order in which they run.

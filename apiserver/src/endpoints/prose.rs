@@ -44,7 +44,7 @@ impl Prose for Texts {
     }
 }
 
-const GROUPS: [&str; 19] = [
+const GROUPS: [&str; 20] = [
     "",
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",

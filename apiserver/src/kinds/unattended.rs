@@ -8,7 +8,6 @@ const CONTROLLER: &str = "no controller for it runs here yet";
 const ADMISSION: &str = "no admission holds anybody to it yet";
 const ADDRESSES: &str = "Services take their addresses from the range that the server was started with";
 const DEVICES: &str = "no devices are allocated here yet";
-const WEBHOOKS: &str = "no webhook is called yet";
 const STORAGE: &str = "no volumes are provisioned, attached or mounted here yet";
 
 /// Group, plural, and who is missing. A row goes with the arrival of the one who acts.
@@ -18,10 +17,8 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("", "persistentvolumes", STORAGE),
     ("", "replicationcontrollers", CONTROLLER),
     ("", "resourcequotas", ADMISSION),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", WEBHOOKS),
     ("admissionregistration.k8s.io", "validatingadmissionpolicies", "no policy is asked yet"),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "no policy is asked yet"),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", WEBHOOKS),
     ("apps", "statefulsets", CONTROLLER),
     ("autoscaling", "horizontalpodautoscalers", CONTROLLER),
     ("batch", "cronjobs", CONTROLLER),

@@ -4,7 +4,7 @@ use super::call::Call;
 use super::commit::{Commit, Verdict, commit};
 use super::stored::Written;
 use super::{meta, ownership};
-use crate::admission::{Attributes, Operation};
+use crate::admission::{self, Attributes, Operation};
 use crate::auth::rbac::escalation;
 use crate::effects;
 use crate::http::Outcome;
@@ -66,11 +66,15 @@ async fn make(call: &Call<'_>, mut object: Value, name: &str) -> Outcome<Written
     }
     escalation::check(call, &object, None).await?;
     strategy.defaults(&mut object);
+    if admission::mutate_outside(&attributes, &mut object).await? {
+        strategy.defaults(&mut object);
+    }
     strategy.prepare_create(&mut object, &call.ctx());
     check(call, &object, None, name)?;
     for plugin in &call.core.admission {
         plugin.validate(&attributes, &object)?;
     }
+    admission::validate_outside(&attributes, Some(&object)).await?;
     meta::tidy(&mut object);
     ownership::track(call, None, &mut object);
     let mut attempt = 0;

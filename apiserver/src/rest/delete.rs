@@ -4,7 +4,7 @@ use super::call::Call;
 use super::commit::{Commit, MAX_TRIES, Verdict, commit, is_current};
 use super::stored::{Stored, Written};
 use super::update::ends_deletion;
-use crate::admission::{Attributes, Operation};
+use crate::admission::{self, Attributes, Operation};
 use crate::cache::Selection;
 use crate::effects;
 use crate::http::{Outcome, Query};
@@ -123,6 +123,7 @@ async fn attempt_once(call: &Call<'_>, options: &DeleteOptions, old: &Stored, at
     for plugin in &call.core.admission {
         plugin.validate(&attributes, &old.value)?;
     }
+    admission::validate_outside(&attributes, None).await?;
     let strategy = call.served.strategy();
     let grace = strategy.grace_period(&old.value, options.grace_period_seconds).unwrap_or(0).max(0);
     let new = mark(&old.value, options, grace, call.now, strategy.held_by());

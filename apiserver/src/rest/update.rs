@@ -6,7 +6,7 @@ use super::commit::{Commit, Verdict, commit, is_current};
 use super::create::{check, create};
 use super::stored::{Stored, Written};
 use super::{meta, ownership};
-use crate::admission::{Attributes, Operation};
+use crate::admission::{self, Attributes, Operation};
 use crate::auth::authz;
 use crate::auth::rbac::escalation;
 use crate::effects;
@@ -70,6 +70,9 @@ async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, stored: Stored
     }
     escalation::check(call, &new, Some(&old.value)).await?;
     strategy.defaults(&mut new);
+    if admission::mutate_outside(&attributes, &mut new).await? {
+        strategy.defaults(&mut new);
+    }
     strategy.prepare_update(&mut new, &old.value, &call.ctx());
     if call.served.has_generation && call.subresource != Some("status") && strategy.bumps_generation(&new, &old.value) {
         meta::bump_generation(&mut new);
@@ -78,6 +81,7 @@ async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, stored: Stored
     for plugin in &call.core.admission {
         plugin.validate(&attributes, &new)?;
     }
+    admission::validate_outside(&attributes, Some(&new)).await?;
     meta::tidy(&mut new);
     ownership::track(call, Some(&old.value), &mut new);
     if equal_but_times(&new, &old.value) && !ends_deletion(&new) && !stale {

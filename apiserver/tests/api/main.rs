@@ -18,4 +18,5 @@ mod patches;
 mod patience;
 mod tables;
 mod watches;
+mod webhooks;
 mod wire;
