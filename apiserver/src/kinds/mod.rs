@@ -11,6 +11,8 @@ mod conditions;
 mod devices;
 mod matching;
 pub mod network;
+#[cfg(test)]
+mod properties;
 mod quantities;
 pub mod rbac;
 mod selectors;

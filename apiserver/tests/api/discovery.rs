@@ -29,8 +29,10 @@ async fn plain_and_aggregated_discovery_agree() {
         (&json!("policy"), &json!("Eviction"))
     );
     for group in plain {
-        assert_eq!(api.get(&format!("/apis/{group}")).await.ok()["kind"], "APIGroup");
-        assert_eq!(api.get(&format!("/apis/{group}/v1")).await.ok()["kind"], "APIResourceList");
+        let served = api.get(&format!("/apis/{group}")).await.ok();
+        assert_eq!(served["kind"], "APIGroup");
+        let version = served["preferredVersion"]["groupVersion"].as_str().unwrap();
+        assert_eq!(api.get(&format!("/apis/{version}")).await.ok()["kind"], "APIResourceList");
     }
     assert_eq!(api.get("/apis/none").await.code, 404);
     assert_eq!(api.get("/api").await.ok()["versions"], json!(["v1"]));

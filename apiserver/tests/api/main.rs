@@ -12,6 +12,7 @@ mod custom;
 mod delete;
 mod discovery;
 mod harness;
+mod kinds;
 mod lists;
 mod objects;
 mod patches;
