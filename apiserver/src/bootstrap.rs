@@ -6,13 +6,14 @@ use crate::auth::rbac::defaults::{self, DefaultObject};
 use crate::auth::rbac::reconcile::{Step, reconciled};
 use crate::core::{Core, store_failure};
 use crate::http::Outcome;
+use crate::kinds::network::Cidr;
 use crate::rest::call::{Call, FieldValidation, WriteOptions};
 use crate::rest::create::create;
 use crate::rest::delete::{DeleteOptions, delete};
 use crate::rest::update::update;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{StreamExt, TryStreamExt};
-use gantry_apimachinery::kinds::{Kind, NAMESPACE, PRIORITY_CLASS, SERVICE};
+use gantry_apimachinery::kinds::{Kind, NAMESPACE, PRIORITY_CLASS, SERVICE, SERVICE_CIDR};
 use gantry_apimachinery::status::{Reason, Status};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -168,7 +169,7 @@ impl OwnWrites<'_> {
         }
     }
 
-    /// The Service at the network's first address. Its endpoints are `presence`'s.
+    /// The Service at the network's first address, and the range of it. Its endpoints are `presence`'s.
     async fn kubernetes_service(&self) -> Outcome<()> {
         const NAME: &str = "kubernetes";
         const LABELS: [(&str, &str); 2] = [("component", "apiserver"), ("provider", "kubernetes")];
@@ -183,6 +184,9 @@ impl OwnWrites<'_> {
             },
         });
         self.ensure(&SERVICE, "default", NAME, service).await?;
-        Ok(())
+        let (address, bits) = self.core.config.service_cidr;
+        let range = Cidr { address: address.into(), bits }.canonical().to_string();
+        let range = json!({"metadata": {"name": NAME}, "spec": {"cidrs": [range]}});
+        self.ensure(&SERVICE_CIDR, "", NAME, range).await
     }
 }

@@ -14,7 +14,7 @@ use crate::http::Outcome;
 use crate::kinds::value::{at, items, remove, str_at};
 use crate::pipeline::allowed;
 use gantry_apimachinery::patch::apply::equal_but_times;
-use gantry_apimachinery::status::Status;
+use gantry_apimachinery::status::{FieldErrors, Status};
 use serde_json::Value;
 
 /// What the caller wants the object to become, given what it is. `old` carries its resource version.
@@ -181,6 +181,25 @@ pub fn ends_deletion(object: &Value) -> bool {
         && (str_at(object, "kind") != "Namespace" || items(object, "spec.finalizers").is_empty())
 }
 
+/// Kinds that are only replaced by someone who knows which version is replaced (Kubernetes' `AllowUnconditionalUpdate`).
+const VERSIONED_UPDATE: [&str; 9] = [
+    "csidrivers",
+    "csinodes",
+    "csistoragecapacities",
+    "mutatingwebhookconfigurations",
+    "poddisruptionbudgets",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "validatingwebhookconfigurations",
+    "volumeattachments",
+];
+
+fn unversioned(call: &Call<'_>) -> Status {
+    let mut errors = FieldErrors::new();
+    errors.invalid("metadata.resourceVersion", 0, "must be specified for an update");
+    Status::invalid(&call.kind().resource(), call.name, &errors)
+}
+
 /// PUT: the whole object. Kinds that may be created by an update are made when absent (Kubernetes' `AllowCreateOnUpdate`).
 pub async fn replace(call: &Call<'_>, body: Value) -> Outcome<Written> {
     const CREATED_BY_UPDATE: [&str; 11] = [
@@ -201,7 +220,9 @@ pub async fn replace(call: &Call<'_>, body: Value) -> Outcome<Written> {
     if name.is_empty() {
         return Err(Status::bad_request("name must be provided").into());
     }
-    let outcome = update(call, &|_| Ok(body.clone())).await;
+    let named =
+        !str_at(&body, "metadata.resourceVersion").is_empty() || !VERSIONED_UPDATE.contains(&call.kind().plural);
+    let outcome = update(call, &|_| if named { Ok(body.clone()) } else { Err(unversioned(call).into()) }).await;
     match outcome {
         Err(status) if creatable && status.code() == 404 && str_at(&body, "metadata.resourceVersion").is_empty() => {
             let (group, resource) = (call.kind().group, call.kind().plural);

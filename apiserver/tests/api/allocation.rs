@@ -111,6 +111,8 @@ async fn the_cluster_has_its_own_service_namespaces_and_classes() {
     }
     let band = api.get("/apis/scheduling.k8s.io/v1/priorityclasses/batch").await.ok();
     assert_eq!((&band["value"], &band["metadata"]["labels"]["gantry.dev/band"]), (&json!(-1_000), &json!("batch")));
+    let range = api.get("/apis/networking.k8s.io/v1/servicecidrs/kubernetes").await.ok();
+    assert_eq!(range["spec"]["cidrs"], json!(["10.96.0.0/16"]));
     api.twin().await;
     assert_eq!(api.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes").await.ok(), slice);
 }

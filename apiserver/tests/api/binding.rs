@@ -1,6 +1,6 @@
 //! Binding: room, versions, at-most-one claims, graceful pod deletion.
 
-use crate::harness::{Api, MERGE, revision};
+use crate::harness::{Api, MERGE, STRATEGIC, revision};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -67,6 +67,23 @@ async fn a_bind_sets_the_machine_and_moves_its_allocation() {
     assert_eq!(bind(&api, "b", "none").await.code, 404);
     let here = api.get("/api/v1/pods?fieldSelector=spec.nodeName%3Dn").await.ok();
     assert_eq!(crate::harness::names(&here), ["a"]);
+}
+
+#[tokio::test]
+async fn a_resize_takes_its_room_from_those_who_decide_meanwhile() {
+    let api = cluster(&["n"], "4").await;
+    pod(&api, "a", json!({})).await;
+    bind(&api, "a", "n").await.ok();
+    let seen = revision(&allocation(&api, "n").await);
+    let wish = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}});
+    let reply = api.patch(STRATEGIC, &format!("{PODS}/a/resize"), &wish).await;
+    assert!(reply.warnings().iter().any(|text| text.contains("resources: stored, but not acted upon yet")));
+    reply.ok();
+    let after = allocation(&api, "n").await;
+    assert!(revision(&after) > seen);
+    assert_eq!(after["status"]["requested"]["cpu"], "3");
+    let late = pod(&api, "b", json!({})).await;
+    assert_eq!(bulk(&api, vec![item(&late, "n", seen)]).await, [409]);
 }
 
 #[tokio::test]

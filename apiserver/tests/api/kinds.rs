@@ -11,41 +11,48 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// One small object of each kind: its collection's path and itself.
 fn samples() -> Vec<(&'static str, Value)> {
-    let containers = json!([{"name": "c", "image": "i:1"}]);
-    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}});
-    let task = json!({"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": containers}}}});
-    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
-    let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
-    let hook = json!({"name": "h.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
-        "rules": [rule], "clientConfig": {"url": "https://h"}});
-    let devices = json!({"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "c"}}]}});
-    let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
-    let in_default = |path: &'static str, object: Value| (path, object);
+    [workloads(), storage(), traffic(), devices(), admission()].concat()
+}
+
+fn containers() -> Value {
+    json!([{"name": "c", "image": "i:1"}])
+}
+
+fn workloads() -> Vec<(&'static str, Value)> {
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers()}});
+    let task = json!({"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": containers()}}}});
     vec![
-        in_default(
+        (
             "/apis/apps/v1/namespaces/default/statefulsets",
             json!({"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}),
         ),
-        in_default("/api/v1/namespaces/default/replicationcontrollers", json!({"spec": {"template": template}})),
-        in_default("/api/v1/namespaces/default/podtemplates", json!({"template": template})),
-        in_default("/api/v1/namespaces/default/resourcequotas", json!({"spec": {"hard": {"pods": "5"}}})),
-        in_default("/api/v1/namespaces/default/limitranges", json!({"spec": {"limits": [{"type": "Pod"}]}})),
-        in_default("/api/v1/namespaces/default/persistentvolumeclaims", json!({"spec": claim})),
-        in_default(
-            "/apis/batch/v1/namespaces/default/cronjobs",
-            json!({"spec": {"schedule": "@daily", "jobTemplate": task}}),
-        ),
-        in_default(
+        ("/api/v1/namespaces/default/replicationcontrollers", json!({"spec": {"template": template}})),
+        ("/api/v1/namespaces/default/podtemplates", json!({"template": template})),
+        ("/api/v1/namespaces/default/resourcequotas", json!({"spec": {"hard": {"pods": "5"}}})),
+        ("/api/v1/namespaces/default/limitranges", json!({"spec": {"limits": [{"type": "Pod"}]}})),
+        ("/apis/batch/v1/namespaces/default/cronjobs", json!({"spec": {"schedule": "@daily", "jobTemplate": task}})),
+        (
             "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
             json!({"spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}}),
         ),
-        in_default(
+        (
             "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
             json!({"spec": {"minAvailable": 1, "selector": {}}}),
         ),
+    ]
+}
+
+fn storage() -> Vec<(&'static str, Value)> {
+    let modes = json!(["ReadWriteOnce"]);
+    let size = json!({"storage": "1Gi"});
+    vec![
+        (
+            "/api/v1/namespaces/default/persistentvolumeclaims",
+            json!({"spec": {"accessModes": modes, "resources": {"requests": size}}}),
+        ),
         (
             "/api/v1/persistentvolumes",
-            json!({"spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/d"}}}),
+            json!({"spec": {"accessModes": modes, "capacity": size, "hostPath": {"path": "/d"}}}),
         ),
         ("/apis/storage.k8s.io/v1/storageclasses", json!({"provisioner": "d.example.com"})),
         (
@@ -54,32 +61,41 @@ fn samples() -> Vec<(&'static str, Value)> {
         ),
         ("/apis/storage.k8s.io/v1/csidrivers", json!({"spec": {}})),
         ("/apis/storage.k8s.io/v1/csinodes", json!({"spec": {"drivers": []}})),
-        in_default(
+        (
             "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities",
             json!({"storageClassName": "s", "capacity": "1Gi"}),
         ),
         ("/apis/storage.k8s.io/v1/volumeattributesclasses", json!({"driverName": "d", "parameters": {"k": "v"}})),
         ("/apis/node.k8s.io/v1/runtimeclasses", json!({"handler": "runsc"})),
-        in_default(
-            "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
-            json!({"spec": {"defaultBackend": backend}}),
-        ),
+    ]
+}
+
+fn traffic() -> Vec<(&'static str, Value)> {
+    let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
+    vec![
+        ("/apis/networking.k8s.io/v1/namespaces/default/ingresses", json!({"spec": {"defaultBackend": backend}})),
         ("/apis/networking.k8s.io/v1/ingressclasses", json!({"spec": {"controller": "example.com/lb"}})),
-        in_default(
-            "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
-            json!({"spec": {"podSelector": {}}}),
-        ),
+        ("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", json!({"spec": {"podSelector": {}}})),
         ("/apis/networking.k8s.io/v1/servicecidrs", json!({"spec": {"cidrs": ["10.97.0.0/16"]}})),
+    ]
+}
+
+fn devices() -> Vec<(&'static str, Value)> {
+    let claim = json!({"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "c"}}]}});
+    let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
+    vec![
         ("/apis/resource.k8s.io/v1/deviceclasses", json!({"spec": {}})),
-        in_default("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", json!({"spec": devices})),
-        in_default(
-            "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates",
-            json!({"spec": {"spec": devices}}),
-        ),
-        (
-            "/apis/resource.k8s.io/v1/resourceslices",
-            json!({"spec": {"driver": "d", "allNodes": true, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}}),
-        ),
+        ("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", json!({"spec": claim})),
+        ("/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates", json!({"spec": {"spec": claim}})),
+        ("/apis/resource.k8s.io/v1/resourceslices", json!({"spec": {"driver": "d", "allNodes": true, "pool": pool}})),
+    ]
+}
+
+fn admission() -> Vec<(&'static str, Value)> {
+    let rule = json!({"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]});
+    let hook = json!({"name": "h.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        "rules": [rule], "clientConfig": {"url": "https://h"}});
+    vec![
         ("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", json!({"webhooks": [hook]})),
         ("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({"webhooks": [hook]})),
         (
@@ -116,6 +132,19 @@ async fn every_kind_is_made_printed_and_deleted() {
         assert_eq!(api.delete(&one, &Value::Null).await.code, 200, "{path}");
         assert_eq!(api.get(&one).await.code, 404, "{path}");
     }
+}
+
+#[tokio::test]
+async fn some_are_replaced_only_by_who_knows_the_version() {
+    let api = Api::new().await;
+    let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({"metadata": {"name": "x"}, "spec": {"minAvailable": 1, "selector": {}}});
+    assert_eq!(api.put(&format!("{path}/x"), &budget).await.code, 404);
+    api.post(path, &budget).await.ok();
+    let refused = api.put(&format!("{path}/x"), &budget).await.failure();
+    let expect = "422 Invalid poddisruptionbudgets.policy \"x\" is invalid: metadata.resourceVersion: Invalid value: 0: \
+         must be specified for an update";
+    assert_eq!(refused, expect);
 }
 
 #[tokio::test]

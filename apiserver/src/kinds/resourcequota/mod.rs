@@ -74,8 +74,8 @@ impl Strategy for ResourceQuota {
 
     fn row(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         let (mut requests, mut limits) = (vec![], vec![]);
-        let hard = at(object, "status.hard").or(at(object, "spec.hard"));
-        for (name, value) in hard.and_then(Value::as_object).into_iter().flatten() {
+        // What is wished for counts for nothing until somebody counts.
+        for (name, value) in at(object, "status.hard").and_then(Value::as_object).into_iter().flatten() {
             let used = at(object, "status.used").and_then(|used| used.get(name)).and_then(Value::as_str).unwrap_or("0");
             let text = format!("{name}: {used}/{}", value.as_str().unwrap_or_default());
             if name.starts_with("limits.") { limits.push(text) } else { requests.push(text) }
