@@ -44,7 +44,7 @@ impl Prose for Texts {
     }
 }
 
-const GROUPS: [&str; 20] = [
+const GROUPS: &[&str] = &[
     "",
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
@@ -96,7 +96,8 @@ fn gather(to: &mut SchemaGenerator, group: &str) {
         "authorization.k8s.io" => add!(to: authorization::v1::SubjectAccessReview,
             authorization::v1::LocalSubjectAccessReview, authorization::v1::SelfSubjectAccessReview,
             authorization::v1::SelfSubjectRulesReview),
-        "autoscaling" => add!(to: autoscaling::v1::Scale, autoscaling::v2::HorizontalPodAutoscaler),
+        "autoscaling" => add!(to: autoscaling::v1::Scale, autoscaling::v1::HorizontalPodAutoscaler,
+            autoscaling::v2::HorizontalPodAutoscaler),
         "batch" => add!(to: batch::v1::Job, batch::v1::CronJob),
         "certificates.k8s.io" => add!(to: certificates::v1::CertificateSigningRequest),
         "coordination.k8s.io" => add!(to: coordination::v1::Lease),
