@@ -70,13 +70,13 @@ impl Strategy for HorizontalPodAutoscaler {
 
     fn row(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         let target = &object["spec"]["scaleTargetRef"];
-        let number = |path: &str| i64_at(object, path).map_or("<unset>".to_owned(), |number| number.to_string());
+        let least = i64_at(object, "spec.minReplicas").map_or("<unset>".to_owned(), |number| number.to_string());
         vec![
             columns::name(object),
             format!("{}/{}", str_at(target, "kind"), str_at(target, "name")).into(),
             metrics::targets(object).into(),
-            number("spec.minReplicas").into(),
-            number("spec.maxReplicas").into(),
+            least.into(),
+            i64_at(object, "spec.maxReplicas").unwrap_or(0).into(),
             i64_at(object, "status.currentReplicas").unwrap_or(0).into(),
             columns::age(object, now),
         ]

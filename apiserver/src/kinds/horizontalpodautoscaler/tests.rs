@@ -91,7 +91,7 @@ fn a_metric_has_one_source_and_a_target() {
 #[test]
 fn the_row_shows_metrics_as_they_are_and_should_be() {
     let mut object = autoscaler(|_| {});
-    assert_eq!(row(&HorizontalPodAutoscaler, &object), json!(["x", "Deployment/web", "cpu: <unknown>/80%", "1", "5", 0, "5s"]));
+    assert_eq!(row(&HorizontalPodAutoscaler, &object), json!(["x", "Deployment/web", "cpu: <unknown>/80%", "1", 5, 0, "5s"]));
     let average = json!({"type": "AverageValue", "averageValue": "10"});
     let external = json!({"type": "External", "external": {"metric": {"name": "q"}, "target": average}});
     let metrics = object["spec"]["metrics"].as_array_mut().unwrap();
@@ -99,5 +99,5 @@ fn the_row_shows_metrics_as_they_are_and_should_be() {
     object["status"] = json!({"currentReplicas": 2, "currentMetrics": [
         {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 12, "averageValue": "1"}}}]});
     let targets = "cpu: 12%/80%, <unknown>/10 (avg) + 1 more...";
-    assert_eq!(row(&HorizontalPodAutoscaler, &object), json!(["x", "Deployment/web", targets, "1", "5", 2, "5s"]));
+    assert_eq!(row(&HorizontalPodAutoscaler, &object), json!(["x", "Deployment/web", targets, "1", 5, 2, "5s"]));
 }

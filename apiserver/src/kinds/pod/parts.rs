@@ -84,6 +84,10 @@ pub fn resize(new: &Value, old: &Value, errors: &mut FieldErrors) {
         errors.forbidden("", "windows pods cannot be resized");
         return;
     }
+    if !can_resize(old) {
+        errors.forbidden("spec", "Pod running on node without support for resize");
+        return;
+    }
     validate::spec(&new["spec"], "spec", errors);
     let class = quality::of(&new["spec"]);
     if class != quality::of(&old["spec"]) {
@@ -136,6 +140,12 @@ pub fn is_resized(new: &Value, old: &Value) -> bool {
         all.map(|container| container["resources"].clone()).collect()
     };
     !str_at(old, "spec.nodeName").is_empty() && wishes(new) != wishes(old)
+}
+
+/// An agent that resizes reports what its containers have.
+fn can_resize(pod: &Value) -> bool {
+    let reports = |status: &Value| at(status, "resources").is_some();
+    str_at(pod, "status.phase") != "Running" || items(pod, "status.containerStatuses").iter().all(reports)
 }
 
 fn is_static(pod: &Value) -> bool {
@@ -230,6 +240,17 @@ mod tests {
         assert!(Pod.warnings(&new, Some(&old)).is_empty());
         new["spec"]["containers"][0]["resources"]["limits"]["cpu"] = json!("1");
         assert_eq!(Pod.warnings(&new, Some(&old)), ["spec.containers[*].resources: stored, but not acted upon yet"]);
+    }
+
+    #[test]
+    fn a_pod_that_runs_is_resized_by_an_agent_that_can() {
+        let check = |status: Value, expect: &str| {
+            let mut old = pod(|_| {});
+            old["status"] = json!({"phase": "Running", "containerStatuses": [status]});
+            assert_eq!(errors_of(&Pod, &old, Some(&old), Some("resize")), expect);
+        };
+        check(json!({"name": "c"}), "spec: Forbidden: Pod running on node without support for resize");
+        check(json!({"name": "c", "resources": {"requests": {"cpu": "100m"}}}), "[]");
     }
 
     #[test]

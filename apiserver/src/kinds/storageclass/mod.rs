@@ -33,12 +33,7 @@ impl Strategy for StorageClass {
     }
 
     fn validate(&self, new: &Value, old: Option<&Value>, _ctx: &Ctx, errors: &mut FieldErrors) {
-        let provisioner = str_at(new, "provisioner");
-        if provisioner.is_empty() {
-            errors.required("provisioner");
-        } else if let Err(why) = names::qualified_name(&provisioner.to_lowercase()) {
-            errors.invalid("provisioner", provisioner, why);
-        }
+        provisioner(new, "provisioner", errors);
         parameters(new, errors);
         // A path at the top of the object has no parent.
         let mut top = FieldErrors::new();
@@ -81,6 +76,16 @@ pub fn at_top(errors: FieldErrors) -> FieldErrors {
     let mut top = FieldErrors::new();
     errors.iter().for_each(|error| top.push(error.kind, error.path.trim_start_matches('.'), error.body.clone()));
     top
+}
+
+/// Who makes or changes volumes, at the top of an object.
+pub fn provisioner(object: &Value, field: &str, errors: &mut FieldErrors) {
+    let text = str_at(object, field);
+    if text.is_empty() {
+        errors.required(field);
+    } else if let Err(why) = names::qualified_name(&text.to_lowercase()) {
+        errors.invalid(field, text, why);
+    }
 }
 
 /// What is passed on to a driver: not too much, and everything has a name.

@@ -1,8 +1,7 @@
 //! What a VolumeAttributesClass means to the API: whose parameters it holds; neither changes.
 
 use super::columns::{self, Column};
-use super::persistentvolume::rules::driver_name;
-use super::storageclass::parameters;
+use super::storageclass::{parameters, provisioner};
 use super::value::str_at;
 use super::{Ctx, Strategy};
 use gantry_apimachinery::status::FieldErrors;
@@ -13,11 +12,7 @@ pub struct VolumeAttributesClass;
 
 impl Strategy for VolumeAttributesClass {
     fn validate(&self, new: &Value, old: Option<&Value>, _ctx: &Ctx, errors: &mut FieldErrors) {
-        let driver = str_at(new, "driverName");
-        if driver.is_empty() {
-            errors.required("driverName");
-        }
-        driver_name(driver, "driverName", errors);
+        provisioner(new, "driverName", errors);
         parameters(new, errors);
         if new["parameters"].as_object().is_none_or(serde_json::Map::is_empty) {
             errors.required_because("parameters", "must contain at least one key/value pair");
