@@ -141,31 +141,38 @@ impl OwnWrites<'_> {
         group.wait_for(revision.0).await.map_err(|behind| Status::timeout(&behind.to_string(), 1).into())
     }
 
+    /// A store that does not answer is asked again by the caller; an object that cannot be put right must not keep the server down.
     async fn role(&self, wanted: &DefaultObject) -> Outcome<()> {
+        match self.reconcile(wanted).await {
+            Err(status) if !matches!(status.code(), 503 | 504) => {
+                let (kind, name) = (wanted.kind.kind, &wanted.name);
+                tracing::warn!(kind, name, message = %status.message, "a default role or binding is not as it should be");
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn reconcile(&self, wanted: &DefaultObject) -> Outcome<()> {
         let (kind, namespace, name) = (wanted.kind, wanted.namespace.as_str(), wanted.name.as_str());
         let Some(existing) = self.core.cached(kind, namespace, name) else {
             return self.ensure(kind, namespace, name, wanted.object.clone()).await;
         };
         let existing = existing.value().map_err(Status::internal)?;
         let call = self.call(kind, namespace, name);
-        let done = match reconciled(&existing, &wanted.object) {
-            Step::Nothing => return Ok(()),
+        match reconciled(&existing, &wanted.object) {
+            Step::Nothing => Ok(()),
             Step::Update(_) => {
                 let again = |old: &Value| match reconciled(old, &wanted.object) {
                     Step::Update(new) => Ok(new),
                     Step::Nothing | Step::Replace => Ok(old.clone()),
                 };
-                update(&call, &again).await
+                update(&call, &again).await.map(|_| ())
             }
             Step::Replace => {
                 delete(&call, &DeleteOptions::default()).await?;
-                return self.make(kind, namespace, name, wanted.object.clone()).await;
+                self.make(kind, namespace, name, wanted.object.clone()).await
             }
-        };
-        match done {
-            // Somebody removed it a moment ago; the next start makes it again.
-            Err(status) if status.reason == Reason::NotFound => Ok(()),
-            outcome => outcome.map(|_| ()),
         }
     }
 
