@@ -12,6 +12,7 @@ pub mod status;
 pub mod structural;
 
 pub mod cel;
+pub mod jsonpath;
 pub mod re2;
 
 pub mod depth;

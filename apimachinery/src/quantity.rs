@@ -63,6 +63,10 @@ impl Quantity {
     pub fn value(&self) -> i64 {
         ceil_to_i64(self.nanos, NANO)
     }
+    /// In units, as near as a double comes.
+    pub fn approximate(&self) -> f64 {
+        self.nanos as f64 / NANO as f64
+    }
     pub fn format(&self) -> Format {
         self.format
     }

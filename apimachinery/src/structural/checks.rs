@@ -8,12 +8,13 @@ use crate::re2;
 use regex::Regex;
 use serde_json::Value;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The memory that all expressions of one schema may take.
 const PATTERN_MEMORY: usize = 128 << 20;
 
 /// The restrictions of one schema.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Checks {
     pub format: Option<Format>,
     pub maximum: Option<f64>,
@@ -69,18 +70,18 @@ impl Checks {
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     pub text: String,
-    pub regex: Regex,
+    pub regex: Arc<Regex>,
 }
 
 /// The expressions of one schema: each is compiled once, and all together are bounded.
 #[derive(Default)]
 pub(super) struct Patterns {
-    compiled: HashMap<String, Regex>,
+    compiled: HashMap<String, Arc<Regex>>,
     memory: usize,
 }
 
 impl Patterns {
-    fn compile(&mut self, text: &str) -> Result<Regex, String> {
+    fn compile(&mut self, text: &str) -> Result<Arc<Regex>, String> {
         if let Some(regex) = self.compiled.get(text) {
             return Ok(regex.clone());
         }
@@ -89,6 +90,7 @@ impl Patterns {
         }
         let (regex, memory) = re2::compile(text)?;
         self.memory += memory;
+        let regex = Arc::new(regex);
         self.compiled.insert(text.to_owned(), regex.clone());
         Ok(regex)
     }

@@ -1,7 +1,7 @@
 //! The `format`s of strings that Kubernetes checks. It decides whether a text has a format; formats that are not here say
 //! nothing.
 
-use crate::re2;
+use crate::{names, re2};
 use base64::Engine;
 use regex::Regex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 /// A known format; `None` for words that are only documentation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Format {
+pub struct Format {
     pub name: &'static str,
     holds: fn(&str) -> bool,
 }
@@ -31,8 +31,8 @@ const FORMATS: [Format; 27] = [
     Format { name: "isbn", holds: |t| is_isbn10(t) || is_isbn13(t) },
     Format { name: "isbn10", holds: is_isbn10 },
     Format { name: "isbn13", holds: is_isbn13 },
-    Format { name: "k8s-long-name", holds: |t| crate::names::dns1123_subdomain(t).is_ok() },
-    Format { name: "k8s-short-name", holds: |t| crate::names::dns1123_label(t).is_ok() },
+    Format { name: "k8s-long-name", holds: |t| names::dns1123_subdomain(t).is_ok() },
+    Format { name: "k8s-short-name", holds: |t| names::dns1123_label(t).is_ok() },
     Format { name: "mac", holds: is_mac },
     Format { name: "password", holds: |_| true },
     Format { name: "rgbcolor", holds: is_rgb },
@@ -44,7 +44,52 @@ const FORMATS: [Format; 27] = [
     Format { name: "uuid5", holds: |t| is_uuid(t, Some('5')) },
 ];
 
+/// What expressions find under `format.named()`.
+const LIBRARY: [Format; 13] = [
+    Format { name: "byte", holds: is_base64 },
+    Format { name: "date", holds: is_date },
+    Format { name: "datetime", holds: is_date_time },
+    Format { name: "dns1035Label", holds: |t| names::dns1035_label(t).is_ok() },
+    Format { name: "dns1035LabelPrefix", holds: |t| names::dns1035_label(&masked(t)).is_ok() },
+    Format { name: "dns1123Label", holds: |t| names::dns1123_label(t).is_ok() },
+    Format { name: "dns1123LabelPrefix", holds: |t| names::dns1123_label(&masked(t)).is_ok() },
+    Format { name: "dns1123Subdomain", holds: |t| names::dns1123_subdomain(t).is_ok() },
+    Format { name: "dns1123SubdomainPrefix", holds: |t| names::dns1123_subdomain(&masked(t)).is_ok() },
+    Format { name: "labelValue", holds: |t| names::label_value(t).is_ok() },
+    Format { name: "qualifiedName", holds: |t| names::qualified_name(t).is_ok() },
+    Format { name: "uri", holds: is_uri },
+    Format { name: "uuid", holds: |t| is_uuid(t, None) },
+];
+
+/// A prefix of a name may end with a dash, as something follows.
+fn masked(prefix: &str) -> String {
+    prefix.strip_suffix('-').filter(|p| !p.is_empty()).map_or_else(|| prefix.to_owned(), |p| format!("{p}a"))
+}
+
 impl Format {
+    pub fn library(name: &str) -> Option<Format> {
+        LIBRARY.iter().find(|format| format.name == name).copied()
+    }
+
+    /// Why a text has not the format.
+    pub fn problem(&self, text: &str) -> Option<String> {
+        if self.holds(text) {
+            return None;
+        }
+        let why = match self.name {
+            "dns1123Label" => names::dns1123_label(text),
+            "dns1035Label" => names::dns1035_label(text),
+            "dns1123Subdomain" => names::dns1123_subdomain(text),
+            "dns1123LabelPrefix" => names::dns1123_label(&masked(text)),
+            "dns1035LabelPrefix" => names::dns1035_label(&masked(text)),
+            "dns1123SubdomainPrefix" => names::dns1123_subdomain(&masked(text)),
+            "qualifiedName" => names::qualified_name(text),
+            "labelValue" => names::label_value(text),
+            _ => Ok(()),
+        };
+        Some(why.err().unwrap_or_else(|| format!("invalid {}", self.name)))
+    }
+
     pub fn named(name: &str) -> Option<Format> {
         FORMATS.iter().find(|format| format.name == name).copied()
     }

@@ -3,7 +3,7 @@
 use serde_json::{Number, Value};
 
 /// Go's `%v` of a float64.
-pub(super) fn float(value: f64) -> String {
+pub(crate) fn float(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }

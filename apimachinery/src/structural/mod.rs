@@ -19,10 +19,18 @@ mod go;
 mod objects;
 mod validate;
 
+mod declare;
+mod expressions;
+mod field_path;
+mod hold;
+
 mod typed;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use format::{Format, cidr};
+pub(crate) use go::float as go_float;
 
 use crate::schema::Schema;
 use crate::status::{FieldErrorKind, FieldErrors};
@@ -47,7 +55,7 @@ impl Structural {
             return None;
         }
         let mut found = FieldErrors::new();
-        let root = Node::read(schema, path, &mut found);
+        let mut root = Node::read(schema, path, &mut found);
         let unreadable =
             |kind| matches!(kind, FieldErrorKind::TypeInvalid | FieldErrorKind::TooLong | FieldErrorKind::TooMany);
         let view = View::of(schema).filter(|_| !found.iter().any(|error| unreadable(error.kind)));
@@ -59,7 +67,13 @@ impl Structural {
         if errors.len() == before {
             defaults::check(&root, path, errors);
         }
-        rules::check(view, path, errors);
+        rules::check(view, &root, path, errors);
+        if errors.len() == before {
+            expressions::compile(&mut root, view, path, errors);
+        }
+        if errors.len() == before && root.has_rules {
+            defaults::keep_rules(&root, path, errors);
+        }
         if errors.len() > before {
             return None;
         }
@@ -87,9 +101,13 @@ impl Structural {
     /// Adds one error for each value that the schema does not allow. With the `old` object, what was invalid and has not
     /// changed is no error, and rules that compare with the old value are asked.
     pub fn validate(&self, new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+        let mut found = FieldErrors::new();
+        let (kept, errors) = (errors, &mut found);
         validate::validate(new, old, &self.root, errors);
         objects::headers(new, &self.root, "", errors);
         objects::lists(new, &self.root, "", errors);
+        hold::check(new, old, &self.root, errors);
+        kept.extend(found);
     }
 
     /// The same structure as a table, for server-side apply.

@@ -2,6 +2,7 @@
 //! stand together is decided elsewhere.
 
 use super::checks::{Checks, Patterns};
+use super::expressions::Rules;
 use super::view::View;
 use crate::schema::ListType;
 use crate::status::FieldErrors;
@@ -47,7 +48,7 @@ impl Kind {
 }
 
 /// `additionalProperties`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Additional {
     /// `true`: any member, about whose value nothing is said.
     Any,
@@ -66,7 +67,7 @@ impl Additional {
 }
 
 /// One schema. Those inside `allOf`, `anyOf`, `oneOf` and `not` only use what restricts values.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Node {
     pub kind: Option<Kind>,
     pub nullable: bool,
@@ -82,7 +83,11 @@ pub(super) struct Node {
     pub list_keys: Vec<String>,
     pub map_atomic: bool,
 
-    checks: Option<Box<Checks>>,
+    pub checks: Option<Box<Checks>>,
+    /// The expressions that must hold.
+    pub rules: Option<Box<Rules>>,
+    /// Whether there are rules here or further inside.
+    pub has_rules: bool,
 }
 
 impl Node {

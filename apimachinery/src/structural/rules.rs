@@ -1,7 +1,8 @@
 //! Which keywords a schema may use, and which may stand together, wherever it stands in the tree. It decides this schema by
 //! schema; what makes the whole structural is in `invariants`.
 
-use super::node::Kind;
+use super::field_path;
+use super::node::{Additional, Kind, Node};
 use super::prune::HEADER;
 use super::view::View;
 use crate::status::FieldErrors;
@@ -17,11 +18,12 @@ struct Place<'p> {
     no_default: Option<&'p str>,
 }
 
-pub(super) fn check(root: View<'_>, path: &str, errors: &mut FieldErrors) {
+pub(super) fn check(root: View<'_>, node: &Node, path: &str, errors: &mut FieldErrors) {
     if root.flag("nullable") {
         errors.forbidden(format!("{path}.nullable"), "nullable cannot be true at the root");
     }
     schema(root, Place { root: true, in_header: false, no_default: None }, path, errors);
+    expressions(root, node, path, errors);
 }
 
 fn schema(view: View<'_>, place: Place<'_>, path: &str, errors: &mut FieldErrors) {
@@ -217,6 +219,60 @@ fn map_keys(view: View<'_>, path: &str, errors: &mut FieldErrors) {
         }
         if keys[..index].contains(key) {
             errors.invalid(format!("{path}.{KEYS}"), keys.clone(), "must not contain duplicate entries");
+        }
+    }
+}
+
+/// What is said beside the expressions themselves, wherever there are some.
+fn expressions(view: View<'_>, node: &Node, path: &str, errors: &mut FieldErrors) {
+    for (name, child) in view.members("properties") {
+        if let Some(node) = node.properties.get(name) {
+            expressions(child, node, &format!("{path}.properties[{name}]"), errors);
+        }
+    }
+    if let (Some(Additional::Of(node)), Some(child)) = (&node.additional, view.schema("additionalProperties")) {
+        expressions(child, node, &format!("{path}.additionalProperties"), errors);
+    }
+    if let (Some(node), Some(child)) = (&node.items, view.schema("items")) {
+        expressions(child, node, &format!("{path}.items"), errors);
+    }
+    for (index, rule) in view.schemas("x-kubernetes-validations").enumerate() {
+        expression(rule, node, &format!("{path}.x-kubernetes-validations[{index}]"), errors);
+    }
+}
+
+fn expression(view: View<'_>, node: &Node, path: &str, errors: &mut FieldErrors) {
+    const REASONS: [&str; 4] =
+        ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
+    let breaks = |text: &str| text.contains(['\n', '\r']);
+    let (rule, message) = (view.text("rule").trim(), view.text("message"));
+    if rule.is_empty() {
+        errors.required_because(format!("{path}.rule"), "rule is not specified");
+    } else if !message.is_empty() && message.trim().is_empty() {
+        errors.invalid(format!("{path}.message"), message, "message must be non-empty if specified");
+    } else if breaks(message.trim()) {
+        errors.invalid(format!("{path}.message"), message, "message must not contain line breaks");
+    } else if breaks(rule) && message.is_empty() {
+        errors.required_because(format!("{path}.message"), "message must be specified if rule contains line breaks");
+    }
+    let expression = view.text("messageExpression");
+    if !expression.is_empty() && expression.trim().is_empty() {
+        let why = "messageExpression must be non-empty if specified";
+        errors.required_because(format!("{path}.messageExpression"), why);
+    }
+    if let Some(reason) = view.get("reason").and_then(Value::as_str).filter(|reason| !REASONS.contains(reason)) {
+        errors.not_supported(format!("{path}.reason"), reason, &REASONS);
+    }
+    let field = view.text("fieldPath");
+    if !field.is_empty() {
+        if field.trim().is_empty() {
+            errors.invalid(format!("{path}.fieldPath"), field, "fieldPath must be non-empty if specified");
+        }
+        if breaks(field) {
+            errors.invalid(format!("{path}.fieldPath"), field, "fieldPath must not contain line breaks");
+        }
+        if field_path::normalized(field, node).is_none() {
+            errors.invalid(format!("{path}.fieldPath"), field, "fieldPath must be a valid path");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod parse;
 mod properties;
+mod rules;
 mod validate;
 
 use super::*;
