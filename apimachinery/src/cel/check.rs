@@ -371,7 +371,7 @@ fn result_size(ty: &Type, name: &str, args: &[Known]) -> u64 {
         (Type::String, "charAt") => 1,
         (Type::String, "replace") => max(0).saturating_mul(max(2).max(1)),
         (Type::String, "join") => match args.first().map(|arg| &arg.decl) {
-            Some(Decl { ty: Type::List(items), max }) => {
+            Some(Decl { ty: Type::List(items), max, .. }) => {
                 max.saturating_mul(items.max.saturating_add(args.get(1).map_or(0, |arg| arg.decl.max)))
             }
             _ => super::types::MAX_SIZE,

@@ -39,6 +39,8 @@ pub enum Type {
 pub struct Decl {
     pub ty: Type,
     pub max: u64,
+    /// Of a list whose items differ: their order does not matter.
+    pub unordered: bool,
 }
 
 /// Sizes are no part of a type.
@@ -65,7 +67,7 @@ pub struct FieldDecl {
 
 impl Decl {
     pub fn new(ty: Type, max: u64) -> Decl {
-        Decl { ty, max }
+        Decl { ty, max, unordered: false }
     }
 
     /// A value without a size of its own, or with any.
@@ -74,7 +76,7 @@ impl Decl {
             Type::Dyn | Type::String | Type::Bytes | Type::List(_) | Type::Map(..) => MAX_SIZE,
             _ => 1,
         };
-        Decl { ty, max }
+        Decl::new(ty, max)
     }
 
     /// Arbitrary JSON.
@@ -84,15 +86,15 @@ impl Decl {
     }
 
     pub fn list(items: Decl, max: u64) -> Decl {
-        Decl { ty: Type::List(Arc::new(items)), max }
+        Decl::new(Type::List(Arc::new(items)), max)
     }
 
     pub fn map(values: Decl, max: u64) -> Decl {
-        Decl { ty: Type::Map(Arc::new(Type::String), Arc::new(values)), max }
+        Decl::new(Type::Map(Arc::new(Type::String), Arc::new(values)), max)
     }
 
     pub fn optional(value: Decl) -> Decl {
-        Decl { max: value.max, ty: Type::Optional(Arc::new(value)) }
+        Decl::new(Type::Optional(Arc::new(value.clone())), value.max)
     }
 }
 
@@ -129,7 +131,7 @@ impl Type {
 
     /// The type with its parameters replaced; those that nothing bound are dynamic.
     pub fn with(&self, bound: &BTreeMap<char, Type>) -> Type {
-        let decl = |decl: &Decl| Arc::new(Decl { ty: decl.ty.with(bound), max: decl.max });
+        let decl = |decl: &Decl| Arc::new(Decl::new(decl.ty.with(bound), decl.max));
         match self {
             Type::Param(name) => bound.get(name).cloned().unwrap_or(Type::Dyn),
             Type::List(items) => Type::List(decl(items)),

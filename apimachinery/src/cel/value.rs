@@ -59,6 +59,7 @@ pub enum Val<'a> {
     Text(Text<'a>),
     Bytes(Arc<[u8]>),
     List(Arc<Vec<Val<'a>>>),
+    /// With the declaration of the list.
     Array(&'a [Value], &'a Decl),
     Map(Arc<BTreeMap<Key, Val<'a>>>),
     Object(&'a Map<String, Value>, Members<'a>),
@@ -106,8 +107,7 @@ impl<'a> Val<'a> {
             (Value::String(text), Type::Duration) => Span::parse(text).map_or(Val::Text(Text::Ref(text)), Val::Span),
             (Value::String(text), Type::Timestamp) => time(text).map_or(Val::Text(Text::Ref(text)), Val::Time),
             (Value::String(text), _) => Val::Text(Text::Ref(text)),
-            (Value::Array(items), Type::List(decl)) => Val::Array(items, decl),
-            (Value::Array(items), _) => Val::Array(items, Decl::dynamic()),
+            (Value::Array(items), _) => Val::Array(items, decl),
             (Value::Object(members), Type::Object(object)) => Val::Object(members, Members::Fields(object)),
             (Value::Object(members), Type::Map(_, decl)) => Val::Object(members, Members::Values(decl)),
             (Value::Object(members), _) => Val::Object(members, Members::Values(Decl::dynamic())),
@@ -160,9 +160,17 @@ impl<'a> Val<'a> {
     pub fn item(&self, index: usize) -> Option<Val<'a>> {
         match self {
             Val::List(items) => items.get(index).cloned(),
-            Val::Array(items, decl) => items.get(index).map(|item| Val::of(item, decl)),
+            Val::Array(items, decl) => {
+                let decl = if let Type::List(decl) = &decl.ty { decl } else { Decl::dynamic() };
+                items.get(index).map(|item| Val::of(item, decl))
+            }
             _ => None,
         }
+    }
+
+    /// Whether this is a list in which order does not matter.
+    pub fn is_unordered(&self) -> bool {
+        matches!(self, Val::Array(_, decl) if decl.unordered)
     }
 
     pub fn items(&self) -> impl Iterator<Item = Val<'a>> {
@@ -285,6 +293,9 @@ pub(super) fn equal(a: &Val<'_>, b: &Val<'_>, purse: &mut dyn Pay) -> Result<boo
             (x, y) => x.is_none() == y.is_none(),
         },
         (a, b) if a.list_len().is_some() && a.list_len() == b.list_len() => {
+            if a.is_unordered() || b.is_unordered() {
+                return Ok(all_in(a, b, purse)? && all_in(b, a, purse)?);
+            }
             for (x, y) in a.items().zip(b.items()) {
                 if !equal(&x, &y, purse)? {
                     return Ok(false);
@@ -306,6 +317,26 @@ pub(super) fn equal(a: &Val<'_>, b: &Val<'_>, purse: &mut dyn Pay) -> Result<boo
         }
         (a, b) => numbers(a, b) == Some(Ordering::Equal),
     })
+}
+
+fn all_in(wanted: &Val<'_>, list: &Val<'_>, purse: &mut dyn Pay) -> Result<bool, Error> {
+    for item in wanted.items() {
+        if !is_in(&item, list, purse)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a list has an item equal to this.
+pub(super) fn is_in(item: &Val<'_>, list: &Val<'_>, purse: &mut dyn Pay) -> Result<bool, Error> {
+    for other in list.items() {
+        purse.pay(1)?;
+        if equal(item, &other, purse)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The order of two numbers of any kinds.

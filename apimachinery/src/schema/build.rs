@@ -16,7 +16,7 @@ pub struct Member<'n> {
     pub name: &'n str,
     pub ty: Built,
     pub required: bool,
-    /// The text that stands for an absent key of a list map.
+    /// The JSON that stands for an absent key of a list map; empty if there is none.
     pub default: &'n str,
 }
 
@@ -105,7 +105,7 @@ impl Builder {
                 name: self.span(field.name()),
                 node,
                 merge_key: self.span(field.merge_key().unwrap_or_default()),
-                default: self.span(field.default_value().unwrap_or_default()),
+                default: self.span(&field.default_json().map(|json| json.to_string()).unwrap_or_default()),
                 ..field.def.clone()
             });
         }

@@ -356,6 +356,12 @@ impl<'a> Field<'a> {
         Some(self.schema.str(self.def.default)).filter(|value| !value.is_empty())
     }
 
+    /// The same as JSON: tables that are built have it as JSON, the committed ones only have texts.
+    pub fn default_json(&self) -> Option<serde_json::Value> {
+        let text = self.default_value()?;
+        if self.schema.abbreviates { Some(text.into()) } else { serde_json::from_str(text).ok() }
+    }
+
     /// The protobuf field number; with more than one, the field lies inside structs that JSON inlines.
     pub fn proto_path(&self) -> &'a [u16] {
         let path = &self.def.proto;

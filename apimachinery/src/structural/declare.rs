@@ -4,6 +4,7 @@
 use super::node::{Additional, Kind, Node};
 use super::prune::HEADER;
 use crate::cel::{Decl, FieldDecl, MAX_SIZE, ObjectType, RESERVED, Type};
+use crate::schema::ListType;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ pub(super) fn declare(node: &Node, inside: Inside, resource: bool) -> Option<Dec
         Kind::Array => {
             let items = inside.items?;
             let max = node.checks().max_items.unwrap_or_else(|| items.most(1));
-            Some(Declared { decl: Decl::list(items.decl, max), min_bytes: 2 })
+            let unordered = matches!(node.list, Some(ListType::Set | ListType::Map));
+            Some(Declared { decl: Decl { unordered, ..Decl::list(items.decl, max) }, min_bytes: 2 })
         }
         Kind::Object => match &node.additional {
             Some(Additional::Of(_)) => {

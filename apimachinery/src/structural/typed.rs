@@ -4,6 +4,7 @@
 use super::node::{Additional, Kind, Node};
 use crate::schema::{Builder, Built, ListType, Member, Schema, Shape, Type};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 pub(super) fn schema(root: &Node, group: &str, version: &str, kind: &str) -> Schema {
     let mut making = Making { builder: Builder::new(), prefix: official(group, version, kind) };
@@ -52,13 +53,17 @@ impl Making {
             Some(Kind::Integer) => self.builder.leaf(Shape::Int64),
             Some(Kind::Number) => self.builder.leaf(Shape::Double),
             Some(Kind::Boolean) => self.builder.leaf(Shape::Bool),
-            None if node.properties.is_empty() => self.builder.leaf(Shape::Any),
+            None if node.properties.is_empty() && !node.preserve => self.builder.leaf(Shape::Any),
             None => self.object(node, node.embedded, path),
         }
     }
 
     fn object(&mut self, node: &Node, resource: bool, path: &mut String) -> Built {
         let mut members = Vec::with_capacity(node.properties.len() + 3);
+        let scalar = |value: &&Value| !value.is_array() && !value.is_object();
+        let defaults =
+            node.properties.iter().filter_map(|(name, child)| Some((name, child.default.as_ref().filter(scalar)?)));
+        let defaults: BTreeMap<&String, String> = defaults.map(|(name, value)| (name, value.to_string())).collect();
         for (name, child) in &node.properties {
             if resource && super::prune::HEADER.contains(&name.as_str()) {
                 continue;
@@ -68,7 +73,7 @@ impl Making {
             path.push_str(name);
             let ty = self.node(child, path);
             path.truncate(before);
-            let default = child.default.as_ref().and_then(Value::as_str).unwrap_or_default();
+            let default = defaults.get(name).map_or("", String::as_str);
             members.push(Member { name, ty, required: false, default });
         }
         if resource {

@@ -1,7 +1,7 @@
 //! Functions on lists, sets and optional values. It decides order and membership.
 
 use super::super::error::Error;
-use super::super::value::{Pay, Val, compare, equal};
+use super::super::value::{Pay, Val, compare, equal, is_in};
 use super::{Meter, Row, global, member};
 use std::cmp::Ordering;
 
@@ -59,7 +59,7 @@ pub(super) const ROWS: &[Row] = &[
     global("sets.intersects", SETS, |meter, args| {
         let (a, b) = (list(args)?, second(args)?);
         for item in a.items() {
-            if is_in(meter, &item, b)? {
+            if is_in(&item, b, meter)? {
                 return Ok(Val::Bool(true));
             }
         }
@@ -142,19 +142,9 @@ fn place<'a>(meter: &mut Meter, args: &[Val<'a>], last: bool) -> Result<Val<'a>,
     Ok(Val::Int(found))
 }
 
-fn is_in(meter: &mut Meter, wanted: &Val<'_>, list: &Val<'_>) -> Result<bool, Error> {
-    for item in list.items() {
-        meter.pay(1)?;
-        if equal(&item, wanted, meter)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 fn all_in(meter: &mut Meter, wanted: &Val<'_>, list: &Val<'_>) -> Result<bool, Error> {
     for item in wanted.items() {
-        if !is_in(meter, &item, list)? {
+        if !is_in(&item, list, meter)? {
             return Ok(false);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::duration::Span;
 use super::super::error::Error;
-use super::super::value::{Pay, Val, compare, equal};
+use super::super::value::{Pay, Val, compare, equal, is_in};
 use super::{Meter, Row, both, global, text_cost};
 use std::cmp::Ordering;
 
@@ -119,13 +119,7 @@ fn contains<'a>(meter: &mut Meter, args: &[Val<'a>]) -> Result<Val<'a>, Error> {
         if hay.list_len().is_none() {
             return Err(Error::no_overload());
         }
-        for item in hay.items() {
-            meter.pay(1)?;
-            if equal(needle, &item, meter)? {
-                return Ok(Val::Bool(true));
-            }
-        }
-        Ok(Val::Bool(false))
+        is_in(needle, hay, meter).map(Val::Bool)
     })
 }
 
@@ -161,7 +155,14 @@ fn add<'a>(meter: &mut Meter, args: &[Val<'a>]) -> Result<Val<'a>, Error> {
         (x, y) => match (x.list_len(), y.list_len()) {
             (Some(n), Some(m)) => {
                 meter.pay((n + m) as u64)?;
-                Ok(Val::list(x.items().chain(y.items()).collect()))
+                let mut sum: Vec<Val<'a>> = x.items().collect();
+                for item in y.items() {
+                    // A set does not get what it has.
+                    if !x.is_unordered() || !is_in(&item, x, meter)? {
+                        sum.push(item);
+                    }
+                }
+                Ok(Val::list(sum))
             }
             _ => Err(Error::no_overload()),
         },

@@ -26,7 +26,8 @@ impl<'a> At<'a> {
         match ty.field(name) {
             Some(f) => Self { ty: Some(f.ty()), atomic: f.is_atomic() },
             None => match ty.member(name) {
-                Some(ty) => Self { ty: Some(ty), atomic: ty.is_atomic() },
+                // What a schema leaves open is owned member by member, like everything else.
+                Some(ty) => Self { ty: Some(ty), atomic: ty.is_atomic() && ty.shape() != Shape::Any },
                 None => Self::OPAQUE,
             },
         }
@@ -89,6 +90,5 @@ impl<'a> At<'a> {
 
 /// The key's value in an item that leaves it out, if the schema has one.
 fn default_key(items: Type<'_>, name: &str) -> Option<Value> {
-    let field = items.field(name)?;
-    field.default_value().map(Value::from)
+    items.field(name)?.default_json()
 }

@@ -91,8 +91,8 @@ fn absent_fields_take_their_defaults() {
 fn the_table_has_list_types_and_the_header() {
     let ports = json!({
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],
-        "items": {"type": "object", "required": ["port"], "properties": {
-            "port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP"}}},
+        "items": {"type": "object", "properties": {
+            "port": {"type": "integer", "default": 80}, "protocol": {"type": "string", "default": "TCP"}}},
     });
     let spec = json!({"type": "object", "properties": {
         "ports": ports,
@@ -108,8 +108,36 @@ fn the_table_has_list_types_and_the_header() {
     let ports = spec.field("ports").unwrap();
     assert_eq!(ports.list_type(), crate::schema::ListType::Map);
     assert_eq!(ports.list_keys().collect::<Vec<_>>(), ["port", "protocol"]);
-    assert_eq!(ports.ty().items().unwrap().field("protocol").unwrap().default_value(), Some("TCP"));
+    assert_eq!(ports.ty().items().unwrap().field("protocol").unwrap().default_json(), Some(json!("TCP")));
+    assert_eq!(ports.ty().items().unwrap().field("port").unwrap().default_json(), Some(json!(80)));
     assert!(spec.field("whole").unwrap().is_atomic());
     assert_eq!(spec.field("set").unwrap().list_type(), crate::schema::ListType::Set);
     assert!(spec.member("free").unwrap().is_preserve_unknown());
+}
+
+#[test]
+fn server_side_apply_owns_open_objects_member_by_member() {
+    use crate::patch::apply::{Writer, merge};
+    let open = json!({"x-kubernetes-preserve-unknown-fields": true});
+    let ports = json!({
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port"],
+        "items": {"type": "object", "properties": {"port": {"type": "integer", "default": 80}, "name": {"type": "string"}}},
+    });
+    let properties = json!({"open": open, "ports": ports});
+    let table = with_spec(json!({"type": "object", "properties": properties})).schema("example.com", "v1", "A");
+    let ty = table.kind("example.com", "v1", "A").unwrap();
+    let object =
+        |spec: Value| json!({"apiVersion": "example.com/v1", "kind": "A", "metadata": {"name": "a"}, "spec": spec});
+    let apply = |live: Option<&Value>, spec: Value, manager: &str| {
+        let now = crate::time::Timestamp::default();
+        merge(live, &object(spec), ty, &Writer { manager, subresource: "", now, ignored: &[] }, false).unwrap()
+    };
+    let first = apply(None, json!({"open": {"a": {"x": 1}, "l": [1]}, "ports": [{"name": "http"}]}), "one");
+    let second = apply(Some(&first), json!({"open": {"a": {"y": 2}}, "ports": [{"port": 80}, {"port": 81}]}), "two");
+    let expect = json!({
+        "open": {"a": {"x": 1, "y": 2}, "l": [1]}, "ports": [{"name": "http", "port": 80}, {"port": 81}],
+    });
+    assert_eq!(second["spec"], expect);
+    let third = apply(Some(&second), json!({}), "one");
+    assert_eq!(third["spec"], json!({"open": {"a": {"y": 2}}, "ports": [{"port": 80}, {"port": 81}]}));
 }

@@ -20,6 +20,7 @@ fn fields() -> Value {
         "f": {"type": "number"}, "t": {"type": "string", "format": "date-time"}, "d": {"type": "string", "format": "duration"},
         "port": {"x-kubernetes-int-or-string": true}, "namespace": {"type": "string"}, "x-y": {"type": "string"},
         "m": {"type": "object", "maxProperties": 10, "additionalProperties": {"type": "string", "maxLength": 10}},
+        "set": {"type": "array", "maxItems": 10, "x-kubernetes-list-type": "set", "items": {"type": "string", "maxLength": 10}},
         "list": {"type": "array", "maxItems": 10, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items":
             {"type": "object", "required": ["k"], "properties": {"k": {"type": "string", "maxLength": 10}, "v": {"type": "integer"}}}},
     })
@@ -71,6 +72,12 @@ fn rules_hold_or_are_told() {
     );
     check(rule("self.m.all(k, self.m[k].startsWith(k))"), json!({"m": {"a": "ab"}}), None, &[]);
     check(rule("self.list.exists(e, e.k == 'x' && e.v == 1)"), json!({"list": [{"k": "x", "v": 1}]}), None, &[]);
+    check(
+        rule("self.set == ['b', 'a'] && self.set + ['a', 'c'] == ['a', 'b', 'c']"),
+        json!({"set": ["a", "b"]}),
+        None,
+        &[],
+    );
     check(rule("self.a >= oldSelf.a"), json!({"a": 1}), None, &[]);
     check(rule("self.a >= oldSelf.a"), json!({"a": 1}), Some(json!({"a": 2})), &[&failed("self.a >= oldSelf.a")]);
     let optional = json!({"rule": "oldSelf.hasValue() || self.a == 0", "optionalOldSelf": true});
