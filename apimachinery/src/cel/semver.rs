@@ -108,6 +108,7 @@ mod tests {
         let versions: Vec<Semver> = order.iter().map(|text| Semver::parse(text).unwrap()).collect();
         for pair in versions.windows(2) {
             assert_eq!(pair[0].compare(&pair[1]), Ordering::Less, "{} {}", pair[0], pair[1]);
+            assert_eq!(pair[1].compare(&pair[0]), Ordering::Greater, "{} {}", pair[1], pair[0]);
         }
         for (version, text) in versions.iter().zip(order) {
             assert_eq!(version.to_string(), text);
