@@ -2,8 +2,10 @@
 //! plugins; each plugin's file says what it decides.
 
 mod certificates;
+mod matching;
 mod namespace;
 mod node_restriction;
+mod policies;
 mod priority;
 mod service_account;
 mod tolerations;
@@ -60,6 +62,7 @@ pub async fn mutate_outside(attributes: &Attributes<'_>, object: &mut Value) -> 
 
 /// As [`mutate_outside`], of those who may only refuse. `object` is `None` for a delete.
 pub async fn validate_outside(attributes: &Attributes<'_>, object: Option<&Value>) -> Outcome<()> {
+    policies::validate(attributes, object)?;
     webhooks::validate(attributes, object).await
 }
 

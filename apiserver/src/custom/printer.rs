@@ -1,26 +1,13 @@
 //! The columns of a custom resource: `additionalPrinterColumns`, or name and age. Decides how a value reads in its cell.
 
-use crate::kinds::columns::since;
 use crate::kinds::value::{items, str_at};
+use gantry_apimachinery::jsonpath::{JsonPath, cell};
 use gantry_apimachinery::time::Timestamp;
 use serde_json::{Value, json};
 
 #[derive(Debug)]
 pub struct Printer {
     columns: Vec<Column>,
-}
-
-/// Stands in until paths are read whole.
-#[derive(Debug)]
-struct JsonPath(String);
-
-impl JsonPath {
-    fn parse(text: &str) -> Result<Self, ()> {
-        Ok(Self(text.trim_start_matches('.').to_owned()))
-    }
-    fn first<'a>(&self, object: &'a Value) -> Option<&'a Value> {
-        crate::kinds::value::at(object, &self.0)
-    }
 }
 
 #[derive(Debug)]
@@ -63,7 +50,9 @@ impl Printer {
 
     pub fn row(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         let name = object["metadata"]["name"].clone();
-        std::iter::once(name).chain(self.columns.iter().map(|column| column.cell(object, now))).collect()
+        std::iter::once(name)
+            .chain(self.columns.iter().map(|column| cell(column.path.first(object), &column.kind, now)))
+            .collect()
     }
 }
 
@@ -71,24 +60,6 @@ fn description(column: &Value) -> String {
     match str_at(column, "description") {
         "" => format!("Custom resource definition column (in JSONPath format): {}", str_at(column, "jsonPath")),
         text => text.to_owned(),
-    }
-}
-
-impl Column {
-    /// The first value that the path finds; null when it finds none or one of another type.
-    fn cell(&self, object: &Value, now: Timestamp) -> Value {
-        let Some(value) = self.path.first(object) else { return Value::Null };
-        match (self.kind.as_str(), value) {
-            ("date", value) => since(value, now),
-            ("integer", Value::Number(number)) => {
-                number.as_i64().or_else(|| number.as_f64().map(|n| n as i64)).map_or(Value::Null, Value::from)
-            }
-            ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => value.clone(),
-            ("string", Value::String(_)) => value.clone(),
-            ("string", Value::Null) => Value::Null,
-            ("string", other) => other.to_string().into(),
-            _ => Value::Null,
-        }
     }
 }
 

@@ -17,8 +17,6 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("", "persistentvolumes", STORAGE),
     ("", "replicationcontrollers", CONTROLLER),
     ("", "resourcequotas", ADMISSION),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "no policy is asked yet"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "no policy is asked yet"),
     ("apps", "statefulsets", CONTROLLER),
     ("autoscaling", "horizontalpodautoscalers", CONTROLLER),
     ("batch", "cronjobs", CONTROLLER),

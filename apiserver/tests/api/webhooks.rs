@@ -23,7 +23,8 @@ impl Hook {
     /// Answers every question by `answer`.
     async fn start(answer: impl Fn(Value) -> Value + Clone + Send + Sync + 'static) -> Self {
         let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let certificate =
+            rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let key = rustls_pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -138,7 +139,8 @@ async fn a_validating_webhook_refuses_in_its_words() {
     assert_eq!(api.patch(MERGE, &path, &json!({"data": {"k": "bad"}})).await.failure(), expect);
     assert_eq!(api.get(&path).await.ok()["data"]["k"], "v");
     assert_eq!(api.delete(&format!("{CONFIG_MAPS}/old"), &Value::Null).await.failure(), expect);
-    let dry = api.post(&format!("{CONFIG_MAPS}?dryRun=All"), &json!({"metadata": {"name": "b"}, "data": {"k": "bad"}})).await;
+    let dry =
+        api.post(&format!("{CONFIG_MAPS}?dryRun=All"), &json!({"metadata": {"name": "b"}, "data": {"k": "bad"}})).await;
     assert_eq!(dry.failure(), expect);
 }
 
@@ -188,20 +190,25 @@ async fn objects_are_converted_by_a_webhook() {
     let api = Api::new().await;
     let hook = Hook::start(|question| {
         let request = &question["request"];
-        let objects: Vec<Value> = request["objects"].as_array().unwrap().iter().map(|object| {
-            let mut object = object.clone();
-            object["apiVersion"] = request["desiredAPIVersion"].clone();
-            // v1 counts pieces, v2 pairs.
-            let spec = object["spec"].as_object_mut().unwrap();
-            if request["desiredAPIVersion"] == "example.com/v2" {
-                let pieces = spec.remove("pieces").unwrap().as_i64().unwrap();
-                spec.insert("pairs".into(), (pieces / 2).into());
-            } else {
-                let pairs = spec.remove("pairs").unwrap().as_i64().unwrap();
-                spec.insert("pieces".into(), (pairs * 2).into());
-            }
-            object
-        }).collect();
+        let objects: Vec<Value> = request["objects"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|object| {
+                let mut object = object.clone();
+                object["apiVersion"] = request["desiredAPIVersion"].clone();
+                // v1 counts pieces, v2 pairs.
+                let spec = object["spec"].as_object_mut().unwrap();
+                if request["desiredAPIVersion"] == "example.com/v2" {
+                    let pieces = spec.remove("pieces").unwrap().as_i64().unwrap();
+                    spec.insert("pairs".into(), (pieces / 2).into());
+                } else {
+                    let pairs = spec.remove("pairs").unwrap().as_i64().unwrap();
+                    spec.insert("pieces".into(), (pairs * 2).into());
+                }
+                object
+            })
+            .collect();
         json!({"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
             "response": {"uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": objects}})
     })
@@ -215,8 +222,14 @@ async fn objects_are_converted_by_a_webhook() {
             "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": hook.client_config(), "conversionReviewVersions": ["v1"]}},
             "versions": [version("v1", "pieces", true), version("v2", "pairs", false)]}});
     api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await.ok();
-    let (first, second) = ("/apis/example.com/v1/namespaces/default/shoes", "/apis/example.com/v2/namespaces/default/shoes");
-    api.post(first, &json!({"apiVersion": "example.com/v1", "kind": "Shoe", "metadata": {"name": "a"}, "spec": {"pieces": 8}})).await.ok();
+    let (first, second) =
+        ("/apis/example.com/v1/namespaces/default/shoes", "/apis/example.com/v2/namespaces/default/shoes");
+    api.post(
+        first,
+        &json!({"apiVersion": "example.com/v1", "kind": "Shoe", "metadata": {"name": "a"}, "spec": {"pieces": 8}}),
+    )
+    .await
+    .ok();
     assert_eq!(api.get(&format!("{second}/a")).await.ok()["spec"], json!({"pairs": 4}));
     let patched = api.patch(MERGE, &format!("{second}/a"), &json!({"spec": {"pairs": 5}})).await.ok();
     assert_eq!((&patched["apiVersion"], &patched["spec"]), (&json!("example.com/v2"), &json!({"pairs": 5})));
@@ -225,4 +238,33 @@ async fn objects_are_converted_by_a_webhook() {
     assert_eq!(list["items"][0]["spec"], json!({"pairs": 5}));
     let mut watch = api.watch(&format!("{second}?watch=1&resourceVersion=0")).await;
     assert_eq!(watch.next().await.unwrap()["object"]["spec"], json!({"pairs": 5}));
+}
+
+#[tokio::test]
+async fn match_conditions_and_policies_are_expressions() {
+    let api = Api::new().await;
+    let hook = Hook::start(|question| allowed(&question)).await;
+    let condition = json!({"matchConditions": [{"name": "big", "expression": "has(object.data.k) && object.data.k.size() > 3"}]});
+    api.post(VALIDATING, &configuration("ValidatingWebhookConfiguration", &hook, condition)).await.ok();
+    api.get(&format!("{VALIDATING}?limit=1")).await.ok();
+    api.post(CONFIG_MAPS, &config_map("small")).await.ok();
+    assert_eq!(hook.asked(), 0);
+    api.post(CONFIG_MAPS, &json!({"metadata": {"name": "big"}, "data": {"k": "long enough"}})).await.ok();
+    assert_eq!(hook.asked(), 1);
+
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let policy = json!({"metadata": {"name": "no-x"}, "spec": {"failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}]},
+        "validations": [{"expression": "!has(object.data.x)", "message": "x is not for us"}]}});
+    api.post(&format!("{group}/validatingadmissionpolicies"), &policy).await.ok();
+    let binding =
+        json!({"metadata": {"name": "everywhere"}, "spec": {"policyName": "no-x", "validationActions": ["Deny"]}});
+    api.post(&format!("{group}/validatingadmissionpolicybindings"), &binding).await.ok();
+    api.get(&format!("{group}/validatingadmissionpolicybindings?limit=1")).await.ok();
+    let refused = api.post(CONFIG_MAPS, &json!({"metadata": {"name": "c"}, "data": {"x": "1"}})).await;
+    assert_eq!(
+        refused.failure(),
+        "422 Invalid configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'no-x' with binding 'everywhere' denied request: x is not for us"
+    );
+    api.post(CONFIG_MAPS, &json!({"metadata": {"name": "c"}, "data": {"y": "1"}})).await.ok();
 }

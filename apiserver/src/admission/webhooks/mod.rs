@@ -31,9 +31,8 @@ fn configurations(core: &Core, kind: &'static Kind) -> Vec<Arc<Object>> {
 
 fn hooks<'o>(core: &Core, kind: &'static Kind, configuration: &'o Object) -> &'o [Hook] {
     let group = &core.stored_kind(kind).group;
-    let read = |object: &Value| {
-        Configuration(items(object, "webhooks").iter().map(|hook| Hook::read(hook, group)).collect())
-    };
+    let read =
+        |object: &Value| Configuration(items(object, "webhooks").iter().map(|hook| Hook::read(hook, group)).collect());
     &configuration.derived(read).0
 }
 
@@ -50,8 +49,7 @@ pub async fn mutate(attributes: &Attributes<'_>, object: &mut Value) -> Outcome<
     if all.is_empty() || !concerns(attributes) {
         return Ok(false);
     }
-    let all: Vec<&Hook> =
-        all.iter().flat_map(|one| hooks(core, &MUTATING_WEBHOOK_CONFIGURATION, one)).collect();
+    let all: Vec<&Hook> = all.iter().flat_map(|one| hooks(core, &MUTATING_WEBHOOK_CONFIGURATION, one)).collect();
     let before = object.clone();
     // Each hook's view of the object when it was last asked.
     let mut asked: Vec<Option<Value>> = vec![None; all.len()];

@@ -3,6 +3,7 @@
 
 use super::hook::Hook;
 use crate::admission::Attributes;
+use crate::admission::matching::request;
 use crate::http::Outcome;
 use crate::kinds::value::{items, str_at};
 use base64::Engine;
@@ -55,51 +56,20 @@ fn check(response: &Value, uid: &str) -> Result<(), String> {
         return Err(format!("expected response.uid={uid:?}, got {:?}", str_at(response, "uid")));
     }
     if response["patch"].is_string() && str_at(response, "patchType") != "JSONPatch" {
-        return Err(format!("webhook returned response.patch with an unknown patchType {:?}", str_at(response, "patchType")));
+        return Err(format!(
+            "webhook returned response.patch with an unknown patchType {:?}",
+            str_at(response, "patchType")
+        ));
     }
     Ok(())
 }
 
 fn question(attributes: &Attributes<'_>, object: Option<&Value>, uid: &str) -> Value {
-    let call = attributes.call;
-    let kind = call.kind();
-    let subresource = call.subresource.unwrap_or("");
-    let spoken = kind.subresource(subresource).map_or((kind.group, kind.version, kind.kind), |s| (s.group, s.version, s.kind));
-    let spoken = json!({"group": spoken.0, "version": spoken.1, "kind": spoken.2});
-    let resource = json!({"group": kind.group, "version": kind.version, "resource": kind.plural});
-    let mut request = json!({
-        "uid": uid, "kind": spoken, "resource": resource, "requestKind": spoken, "requestResource": resource,
-        "operation": attributes.operation.as_str(), "userInfo": call.user, "dryRun": call.options.dry_run,
-        "object": object, "oldObject": attributes.old, "options": options(attributes),
-    });
-    if !subresource.is_empty() {
-        request["subResource"] = subresource.into();
-        request["requestSubResource"] = subresource.into();
-    }
-    if !attributes.name.is_empty() {
-        request["name"] = attributes.name.into();
-    }
-    if kind.namespaced {
-        request["namespace"] = call.namespace.into();
-    }
+    let mut request = request(attributes);
+    request["uid"] = uid.into();
+    request["object"] = object.cloned().unwrap_or_default();
+    request["oldObject"] = attributes.old.cloned().unwrap_or_default();
     json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request})
-}
-
-fn options(attributes: &Attributes<'_>) -> Value {
-    let call = attributes.call;
-    let kind = match attributes.operation.as_str() {
-        "CREATE" => "CreateOptions",
-        "UPDATE" => "UpdateOptions",
-        _ => "DeleteOptions",
-    };
-    let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-    if kind != "DeleteOptions" {
-        options["fieldManager"] = call.options.field_manager.as_str().into();
-    }
-    if call.options.dry_run {
-        options["dryRun"] = json!(["All"]);
-    }
-    options
 }
 
 /// A webhook's no, in its words.
@@ -122,9 +92,16 @@ fn refusal(name: &str, response: &Value) -> Status {
     status
 }
 
-fn patched(hook: &Hook, attributes: &Attributes<'_>, object: Option<&Value>, response: &Value) -> Outcome<Option<Value>> {
+fn patched(
+    hook: &Hook,
+    attributes: &Attributes<'_>,
+    object: Option<&Value>,
+    response: &Value,
+) -> Outcome<Option<Value>> {
     let (Some(text), Some(object)) = (response["patch"].as_str(), object) else { return Ok(None) };
-    let bad = |why: String| Status::internal(format!("admission webhook {:?} sent a patch that cannot be applied: {why}", hook.name));
+    let bad = |why: String| {
+        Status::internal(format!("admission webhook {:?} sent a patch that cannot be applied: {why}", hook.name))
+    };
     let bytes = STANDARD.decode(text).map_err(|error| bad(error.to_string()))?;
     let patch = decode::untyped(&bytes).map_err(|error| bad(error.to_string()))?;
     let mut changed = object.clone();
@@ -152,8 +129,16 @@ mod tests {
         };
         check(json!({"allowed": false}), 400, "admission webhook \"a.b.c\" denied the request without explanation");
         check(json!({"status": {"reason": "Because"}}), 400, "admission webhook \"a.b.c\" denied the request: Because");
-        check(json!({"status": {"message": "no", "code": 403}}), 403, "admission webhook \"a.b.c\" denied the request: no");
-        check(json!({"status": {"message": "no", "code": 200}}), 400, "admission webhook \"a.b.c\" denied the request: no");
+        check(
+            json!({"status": {"message": "no", "code": 403}}),
+            403,
+            "admission webhook \"a.b.c\" denied the request: no",
+        );
+        check(
+            json!({"status": {"message": "no", "code": 200}}),
+            400,
+            "admission webhook \"a.b.c\" denied the request: no",
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Which definitions are accepted, in Kubernetes' words.
 
 use crate::kinds::value::{bool_at, items, str_at};
+use gantry_apimachinery::jsonpath::JsonPath;
 use gantry_apimachinery::names::{dns1035_label, dns1123_subdomain};
 use gantry_apimachinery::status::FieldErrors;
 use gantry_apimachinery::structural::Structural;
@@ -175,7 +176,11 @@ fn columns(version: &Value, path: &str, errors: &mut FieldErrors) {
             text if !text.starts_with('.') => {
                 errors.invalid(format!("{path}.jsonPath"), text, "must be a simple json path starting with .");
             }
-            _ => {}
+            text => {
+                if let Err(why) = JsonPath::parse(text) {
+                    errors.invalid(format!("{path}.jsonPath"), text, why.to_string());
+                }
+            }
         }
     }
 }
