@@ -2,9 +2,11 @@
 //! plugins; each plugin's file says what it decides.
 
 mod certificates;
+mod limit_ranger;
 mod matching;
 mod namespace;
 mod node_restriction;
+mod pod_security;
 mod policies;
 mod priority;
 mod service_account;
@@ -74,6 +76,8 @@ pub fn built_in() -> Vec<Box<dyn Admission>> {
         Box::new(service_account::ServiceAccount),
         Box::new(priority::Priority),
         Box::new(tolerations::DefaultTolerationSeconds),
+        Box::new(limit_ranger::LimitRanger),
+        Box::new(pod_security::PodSecurity),
         Box::new(certificates::Certificates),
     ]
 }

@@ -19,7 +19,7 @@ pub struct PodUse {
     pub host_ports: BTreeSet<(String, String, u64)>,
 }
 
-fn amounts(value: &Value) -> Amounts {
+pub fn amounts(value: &Value) -> Amounts {
     let parse = |v: &Value| match v {
         Value::String(text) => Quantity::parse(text).ok(),
         Value::Number(number) => Quantity::parse(&number.to_string()).ok(),
@@ -53,26 +53,32 @@ fn raise(total: &mut Amounts, floor: &Amounts) {
 impl PodUse {
     pub fn of(pod: &Value) -> Self {
         let spec = &pod["spec"];
-        let mut requests = Amounts::new();
-        for container in items(spec, "containers") {
-            add(&mut requests, &amounts(&container["resources"]["requests"]));
-        }
-        let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
-        for container in items(spec, "initContainers") {
-            let own = amounts(&container["resources"]["requests"]);
-            let mut while_starting = own.clone();
-            add(&mut while_starting, &sidecars);
-            raise(&mut peak, &while_starting);
-            if container["restartPolicy"] == json!("Always") {
-                add(&mut sidecars, &own);
-            }
-        }
-        add(&mut requests, &sidecars);
-        raise(&mut requests, &peak);
+        let mut requests = of_containers(spec, "requests");
         add(&mut requests, &amounts(&spec["overhead"]));
         let phase = str_at(pod, "status.phase");
         Self { counts: phase != "Succeeded" && phase != "Failed", requests, host_ports: host_ports(spec) }
     }
+}
+
+/// The `requests` or the `limits` of all containers together.
+pub fn of_containers(spec: &Value, which: &str) -> Amounts {
+    let mut total = Amounts::new();
+    for container in items(spec, "containers") {
+        add(&mut total, &amounts(&container["resources"][which]));
+    }
+    let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
+    for container in items(spec, "initContainers") {
+        let own = amounts(&container["resources"][which]);
+        let mut while_starting = own.clone();
+        add(&mut while_starting, &sidecars);
+        raise(&mut peak, &while_starting);
+        if container["restartPolicy"] == json!("Always") {
+            add(&mut sidecars, &own);
+        }
+    }
+    add(&mut total, &sidecars);
+    raise(&mut total, &peak);
+    total
 }
 
 fn host_ports(spec: &Value) -> BTreeSet<(String, String, u64)> {

@@ -12,7 +12,6 @@ const STORAGE: &str = "no volumes are provisioned, attached or mounted here yet"
 
 /// Group, plural, and who is missing. A row goes with the arrival of the one who acts.
 const KINDS: &[(&str, &str, &str)] = &[
-    ("", "limitranges", ADMISSION),
     ("", "persistentvolumeclaims", STORAGE),
     ("", "persistentvolumes", STORAGE),
     ("", "replicationcontrollers", CONTROLLER),

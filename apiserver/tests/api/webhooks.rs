@@ -244,7 +244,8 @@ async fn objects_are_converted_by_a_webhook() {
 async fn match_conditions_and_policies_are_expressions() {
     let api = Api::new().await;
     let hook = Hook::start(|question| allowed(&question)).await;
-    let condition = json!({"matchConditions": [{"name": "big", "expression": "has(object.data.k) && object.data.k.size() > 3"}]});
+    let condition =
+        json!({"matchConditions": [{"name": "big", "expression": "has(object.data.k) && object.data.k.size() > 3"}]});
     api.post(VALIDATING, &configuration("ValidatingWebhookConfiguration", &hook, condition)).await.ok();
     api.get(&format!("{VALIDATING}?limit=1")).await.ok();
     api.post(CONFIG_MAPS, &config_map("small")).await.ok();

@@ -1,7 +1,6 @@
 //! What a Namespace means to the API: it starts active, carries its own name as a label, and only the finalize subresource
 //! ends it. It never deletes what is inside.
 
-use super::pod::unheeded::NOT_ACTED_UPON;
 use super::value::{child, default, items, str_at};
 use super::{Column, Ctx, Selectable, Strategy, columns};
 use gantry_apimachinery::names;
@@ -50,15 +49,6 @@ impl Strategy for Namespace {
                 errors.invalid(path(), name, "name is neither a standard finalizer name nor is it fully qualified");
             }
         }
-    }
-
-    fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let labels = new["metadata"]["labels"].as_object();
-        let was = |label: &str| old.and_then(|old| old["metadata"]["labels"].get(label));
-        let enforced = labels.into_iter().flatten().filter(|(label, value)| {
-            label.starts_with("pod-security.kubernetes.io/") && was(label.as_str()) != Some(*value)
-        });
-        enforced.map(|(label, _)| format!("metadata.labels[{label}]: {NOT_ACTED_UPON}")).collect()
     }
 
     fn columns(&self) -> &'static [Column] {
