@@ -13,6 +13,9 @@ use std::sync::Arc;
 pub(super) const TYPE_NAMES: [&str; 10] =
     ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
+/// How long keys of maps are taken to be. Nothing bounds them, but Kubernetes counts them as if they were empty.
+const KEY_SIZE: u64 = 0;
+
 /// What is known of an expression: its type with the largest size, and the most that it costs.
 pub(super) struct Known {
     pub decl: Decl,
@@ -58,7 +61,7 @@ impl<'v> Checker<'v> {
             Kind::Has { operand, field } => {
                 let operand = self.check(operand)?;
                 field_of(through(&operand.decl).0, field, at)?;
-                known(Decl::of(Type::Bool), operand.cost.saturating_add(1))
+                known(Decl::of(Type::Bool), operand.cost)
             }
             Kind::Index { operand, index, optional } => {
                 let (operand, index) = (self.check(operand)?, self.check(index)?);
@@ -181,7 +184,7 @@ impl<'v> Checker<'v> {
         let range = self.check(&mut fold.range)?;
         let (key, value) = match &range.decl.ty {
             Type::List(items) => (Decl::of(Type::Int), (**items).clone()),
-            Type::Map(key, value) => (Decl::of((**key).clone()), (**value).clone()),
+            Type::Map(key, value) => (Decl::new((**key).clone(), KEY_SIZE), (**value).clone()),
             Type::Dyn => (Decl::of(Type::Dyn), Decl::of(Type::Dyn)),
             other => {
                 let why = format!(
@@ -341,27 +344,38 @@ fn no_overload(name: &str, args: &[&Decl], member: bool, at: u32) -> Fault {
 /// The most that the call itself costs, without its arguments.
 fn own_cost(name: &str, args: &[Known]) -> u64 {
     let max = |index: usize| args.get(index).map_or(0, |arg| sized(&arg.decl));
+    let is_sized = |index: usize| args.get(index).is_some_and(|arg| has_size(&arg.decl.ty));
+    let all = || {
+        (0..args.len())
+            .filter(|index| is_sized(*index))
+            .fold(0_u64, |cost, index| cost.saturating_add(tenth(max(index))))
+    };
     let cost = match name {
-        "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => tenth(max(0).min(max(1))),
+        "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" if is_sized(0) && is_sized(1) => tenth(max(0).min(max(1))),
+        "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_" => 1,
         "@in" => match args.get(1).map(|arg| &arg.decl.ty) {
             Some(Type::Map(..)) => 1,
             _ => max(1),
         },
-        "matches" | "find" | "findAll" => tenth(max(0)).saturating_mul(1 + max(1) / 4),
+        // The text is looked at no further than the other one is long.
+        "startsWith" | "endsWith" => tenth(max(1)),
+        "contains" => tenth(max(0)).saturating_mul(tenth(max(1))),
+        "matches" | "find" | "findAll" => tenth(max(0).saturating_add(1)).saturating_mul(max(1).div_ceil(4)),
         "indexOf" | "lastIndexOf" => tenth(max(0).saturating_mul(max(1).max(1))),
         "sets.contains" | "sets.equivalent" | "sets.intersects" => max(0).saturating_mul(max(1)),
-        "size" | "_[_]" => 0,
-        _ => (0..args.len()).fold(0_u64, |cost, index| cost.saturating_add(tenth(max(index)))),
+        "size" | "dyn" | "type" | "int" | "uint" | "double" | "bool" | "duration" | "timestamp" => 1,
+        _ => all(),
     };
-    cost.saturating_add(1)
+    cost.max(1)
+}
+
+fn has_size(ty: &Type) -> bool {
+    matches!(ty, Type::String | Type::Bytes | Type::List(_) | Type::Map(..) | Type::Dyn)
 }
 
 /// The size of what is looked at as a whole.
 fn sized(decl: &Decl) -> u64 {
-    match decl.ty {
-        Type::String | Type::Bytes | Type::List(_) | Type::Map(..) | Type::Dyn => decl.max,
-        _ => 1,
-    }
+    if has_size(&decl.ty) { decl.max } else { 1 }
 }
 
 fn result_size(ty: &Type, name: &str, args: &[Known]) -> u64 {

@@ -51,14 +51,21 @@ impl PartialEq for Decl {
 }
 
 /// A type with named fields.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub struct ObjectType {
+    /// No other type has it.
     pub name: String,
     /// By the name that expressions use.
     pub fields: BTreeMap<String, FieldDecl>,
 }
 
-#[derive(Debug, PartialEq)]
+impl PartialEq for ObjectType {
+    fn eq(&self, other: &ObjectType) -> bool {
+        self.name == other.name
+    }
+}
+
+#[derive(Debug)]
 pub struct FieldDecl {
     /// The name in JSON.
     pub json: String,

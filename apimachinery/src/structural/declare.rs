@@ -38,8 +38,8 @@ pub(super) struct Inside {
     pub values: Option<Declared>,
 }
 
-/// The declaration of a schema; `resource`: it has a header, even if the schema does not say so.
-pub(super) fn declare(node: &Node, inside: Inside, resource: bool) -> Option<Declared> {
+/// The declaration of a schema, called `name`; `resource`: it has a header, even if the schema does not say so.
+pub(super) fn declare(node: &Node, inside: Inside, resource: bool, name: &str) -> Option<Declared> {
     if node.int_or_string {
         return Some(Declared { decl: Decl::new(Type::Dyn, text_size(node)), min_bytes: 1 });
     }
@@ -65,7 +65,7 @@ pub(super) fn declare(node: &Node, inside: Inside, resource: bool) -> Option<Dec
                 let max = node.checks().max_properties.unwrap_or_else(|| values.most(6));
                 Some(Declared { decl: Decl::map(values.decl, max), min_bytes: 2 })
             }
-            _ => Some(object(node, inside.properties, resource)),
+            _ => Some(object(node, inside.properties, resource, name)),
         },
     }
 }
@@ -77,7 +77,7 @@ fn text_size(node: &Node) -> u64 {
     longest.or(checks.max_length.map(|max| max.saturating_mul(4))).unwrap_or(MAX_SIZE - 2)
 }
 
-fn object(node: &Node, properties: BTreeMap<String, Declared>, resource: bool) -> Declared {
+fn object(node: &Node, properties: BTreeMap<String, Declared>, resource: bool, type_name: &str) -> Declared {
     let mut min_bytes = 2;
     let mut fields = BTreeMap::new();
     for (name, declared) in properties {
@@ -94,12 +94,12 @@ fn object(node: &Node, properties: BTreeMap<String, Declared>, resource: bool) -
         let text = || Decl::of(Type::String);
         let field = |name: &str, decl: Decl| (name.to_owned(), FieldDecl { json: name.to_owned(), decl });
         let metadata = [field("name", text()), field("generateName", text())];
-        let metadata = Type::Object(Arc::new(ObjectType { name: "object".to_owned(), fields: metadata.into() }));
+        let metadata = Type::Object(Arc::new(ObjectType { name: "metadata".to_owned(), fields: metadata.into() }));
         for (name, decl) in HEADER.into_iter().zip([text(), text(), Decl::of(metadata)]) {
             fields.insert(name.to_owned(), field(name, decl).1);
         }
     }
-    let object = ObjectType { name: "object".to_owned(), fields };
+    let object = ObjectType { name: type_name.to_owned(), fields };
     Declared { decl: Decl::of(Type::Object(Arc::new(object))), min_bytes }
 }
 

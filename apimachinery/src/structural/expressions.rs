@@ -46,7 +46,7 @@ impl Rule {
 
 /// Compiles all rules of a tree of schemas.
 pub(super) fn compile(root: &mut Node, view: View<'_>, path: &str, errors: &mut FieldErrors) {
-    let mut compiler = Compiler { errors, total: 0, expensive: Vec::new() };
+    let mut compiler = Compiler { errors, types: 0, total: 0, expensive: Vec::new() };
     compiler.node(root, view, Place { resource: true, bound: Some(1), apart: None }, path);
     if compiler.total > SCHEMA_COST {
         let mut expensive = compiler.expensive;
@@ -72,6 +72,8 @@ struct Place<'p> {
 
 struct Compiler<'e> {
     errors: &'e mut FieldErrors,
+    /// Counts types, which are told apart by their names.
+    types: usize,
     total: u64,
     expensive: Vec<(u64, String)>,
 }
@@ -100,7 +102,8 @@ impl Compiler<'_> {
             inside.items = self.node(child, view, place, &format!("{path}.items"));
             node.has_rules |= child.has_rules;
         }
-        let declared = declare(node, inside, place.resource);
+        self.types += 1;
+        let declared = declare(node, inside, place.resource, &format!("object{}", self.types));
         if !view.list(KEYWORD).is_empty() {
             self.rules(node, view, declared.as_ref(), place, path);
         }

@@ -5,6 +5,7 @@ use super::expressions::{Rule, Rules};
 use super::node::Node;
 use super::validate::{NOWHERE, Previous};
 use crate::cel::{CALL_LIMIT, Error, Val};
+use crate::schema::ListType;
 use crate::status::{FieldErrorKind, FieldErrors};
 use serde_json::Value;
 
@@ -33,28 +34,24 @@ pub(super) fn check(new: &Value, old: Option<&Value>, root: &Node, errors: &mut 
     }
     let mut asking = Asking { budget: OBJECT_LIMIT, errors };
     // An error here only says that the budget is used up; the message is already among the others.
-    let _ = asking.value(new, Before { value: old, around: None }, root, &mut String::new());
+    let _ = asking.value(new, Before { value: old, same_around: false }, root, &mut String::new());
 }
 
 /// What was there before.
 #[derive(Clone, Copy)]
 struct Before<'v> {
     value: Option<&'v Value>,
-    /// The nearest value around, new and old, where there is no such value.
-    around: Option<(&'v Value, &'v Value)>,
+    /// Where items cannot be told apart: whether the whole list is as it was.
+    same_around: bool,
 }
 
 impl<'v> Before<'v> {
-    fn inside(self, new: &'v Value, value: Option<&'v Value>) -> Before<'v> {
-        let around = self.value.map(|old| (new, old)).or(self.around);
-        Before { value, around }
+    fn inside(self, value: Option<&'v Value>) -> Before<'v> {
+        Before { value, ..self }
     }
 
     fn is_same(self, new: &Value) -> bool {
-        match self.value {
-            Some(old) => old == new,
-            None => self.around.is_some_and(|(new, old)| new == old),
-        }
+        self.value.map_or(self.same_around, |old| old == new)
     }
 }
 
@@ -85,9 +82,12 @@ impl Asking<'_> {
             Value::Array(items) => {
                 let Some(child) = node.items.as_deref() else { return Ok(()) };
                 let previous = Previous::of(before.value, node);
+                // A new member or item has nothing around it that is as it was, but for lists without keys.
+                let apart = node.list != Some(ListType::Map);
+                let before = Before { same_around: apart && before.is_same(new), ..before };
                 for (index, item) in items.iter().enumerate() {
                     path.push_str(&format!("[{index}]"));
-                    self.value(item, before.inside(new, previous.of_item(item)), child, path)?;
+                    self.value(item, before.inside(previous.of_item(item)), child, path)?;
                     path.truncate(length);
                 }
             }
@@ -100,7 +100,7 @@ impl Asking<'_> {
                         false => path.extend(["[", name, "]"]),
                     }
                     let old = before.value.and_then(|old| old.get(name));
-                    self.value(member, before.inside(new, old), child, path)?;
+                    self.value(member, before.inside(old), child, path)?;
                     path.truncate(length);
                 }
             }

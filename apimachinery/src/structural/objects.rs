@@ -8,6 +8,9 @@ use crate::status::FieldErrors;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
+/// How many errors are worth telling.
+const MAX_ERRORS: usize = 1000;
+
 /// Items that occur more than once in sets and list maps.
 pub(super) fn lists(value: &Value, node: &Node, path: &str, errors: &mut FieldErrors) {
     if let Value::Array(items) = value {
@@ -53,7 +56,7 @@ fn duplicates(values: impl Iterator<Item = Option<Value>>, path: &str, errors: &
     for (index, value) in values.enumerate() {
         let times = seen.entry(value.as_ref().map_or_else(String::new, Value::to_string)).or_default();
         *times += 1;
-        if *times == 2 {
+        if *times == 2 && errors.len() < MAX_ERRORS {
             errors.duplicate(format!("{path}[{index}]"), value.unwrap_or_else(|| Value::Object(Map::new())));
         }
     }
@@ -75,6 +78,7 @@ fn list_map(items: &[Value], node: &Node, path: &str, errors: &mut FieldErrors) 
 pub(super) fn headers(value: &Value, node: &Node, path: &str, errors: &mut FieldErrors) {
     if let Value::Object(members) = value
         && node.embedded
+        && errors.len() < MAX_ERRORS
     {
         header(members, path, errors);
     }

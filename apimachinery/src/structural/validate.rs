@@ -13,6 +13,25 @@ use std::collections::HashMap;
 /// Where errors stand that are not about one field.
 pub(super) const NOWHERE: &str = "<nil>";
 
+/// How many schemas one validation may ask: twice the values of the largest object. Long texts, lists of allowed values and
+/// alternatives that fail count more.
+const MAX_STEPS: u64 = 3_000_000;
+/// What it takes to write errors that nobody reads, as another alternative holds.
+const FAILED_STEPS: u64 = 20;
+/// How many errors are worth telling.
+const MAX_ERRORS: usize = 1000;
+
+/// What is left of the steps.
+struct Steps(u64);
+
+impl Steps {
+    /// Whether there is enough left for so many.
+    fn take(&mut self, count: u64) -> bool {
+        self.0 = self.0.saturating_sub(count);
+        self.0 > 0
+    }
+}
+
 /// What one schema found in one value.
 #[derive(Default)]
 struct Found {
@@ -30,12 +49,24 @@ impl Found {
 
 /// Checks `new`. Where `old` is the value that was there before and nothing changed, everything stays allowed.
 pub(super) fn validate(new: &Value, old: Option<&Value>, root: &Node, errors: &mut FieldErrors) {
-    errors.extend(value(new, old, root, &mut String::new(), true).errors);
+    let mut steps = Steps(MAX_STEPS);
+    errors.extend(value(new, old, root, &mut String::new(), true, &mut steps).errors);
+    if steps.0 == 0 {
+        let why = "too many values and schemas to check; make the object smaller or its schema simpler";
+        errors.invalid(NOWHERE, "", why);
+    }
 }
 
-fn value(new: &Value, old: Option<&Value>, node: &Node, path: &mut String, is_root: bool) -> Found {
+/// How much more than one step this value takes.
+fn weight(value: &Value, checks: &Checks) -> u64 {
+    let looks = u64::from(checks.pattern.is_some()) + u64::from(checks.format.is_some()) + 1;
+    let length = value.as_str().map_or(0, str::len) as u64;
+    1 + checks.allowed.len() as u64 + looks * (length / 64)
+}
+
+fn value(new: &Value, old: Option<&Value>, node: &Node, path: &mut String, is_root: bool, steps: &mut Steps) -> Found {
     let mut found = Found::default();
-    if old == Some(new) {
+    if old == Some(new) || !steps.take(weight(new, node.checks())) {
         return found;
     }
     kind(new, node, path, &mut found);
@@ -43,16 +74,16 @@ fn value(new: &Value, old: Option<&Value>, node: &Node, path: &mut String, is_ro
         allowed(new, node.checks(), path, &mut found);
         return found;
     }
-    junctors(new, node.checks(), path, &mut found);
+    junctors(new, node.checks(), path, &mut found, steps);
     match new {
         Value::String(text) => string(text, node.checks(), path, &mut found),
         Value::Number(number) => numeric(number, node.checks(), path, &mut found),
-        Value::Array(items) => list(items, old, node, path, &mut found),
+        Value::Array(items) => list(items, old, node, path, &mut found, steps),
         _ => {}
     }
     allowed(new, node.checks(), path, &mut found);
     if let Value::Object(members) = new {
-        object(members, old, node, path, is_root, &mut found);
+        object(members, old, node, path, is_root, &mut found, steps);
     }
     found
 }
@@ -161,13 +192,16 @@ fn numeric(number: &Number, checks: &Checks, path: &str, found: &mut Found) {
     found.held += usize::from(found.errors.len() == before);
 }
 
-fn list(items: &[Value], old: Option<&Value>, node: &Node, path: &mut String, found: &mut Found) {
+fn list(items: &[Value], old: Option<&Value>, node: &Node, path: &mut String, found: &mut Found, steps: &mut Steps) {
     let previous = Previous::of(old, node);
     if let Some(child) = node.items.as_deref() {
         let length = path.len();
         for (index, item) in items.iter().enumerate() {
+            if found.errors.len() >= MAX_ERRORS {
+                return;
+            }
             path.push_str(&format!("[{index}]"));
-            found.add(value(item, previous.of_item(item), child, path, false));
+            found.add(value(item, previous.of_item(item), child, path, false, steps));
             path.truncate(length);
         }
     }
@@ -220,6 +254,7 @@ fn object(
     path: &mut String,
     is_root: bool,
     found: &mut Found,
+    steps: &mut Steps,
 ) {
     let count = members.len() as u64;
     if let Some(min) = node.checks().min_properties.filter(|min| count < *min) {
@@ -231,6 +266,9 @@ fn object(
     }
     let length = path.len();
     for (name, member) in members {
+        if found.errors.len() >= MAX_ERRORS {
+            return;
+        }
         let known = node.properties.contains_key(name);
         if !known && matches!(node.additional, Some(Additional::Never)) {
             let why = format!("{path}.{name} in body is a forbidden property");
@@ -241,7 +279,7 @@ fn object(
         // Which version an object is written in is no part of it.
         let versioned = is_root && HEADER[..2].contains(&name.as_str());
         let before = old.filter(|_| !versioned).and_then(|old| old.get(name));
-        found.add(value(member, before, child, path, false));
+        found.add(value(member, before, child, path, false, steps));
         path.truncate(length);
     }
     for name in node.checks().required.iter().filter(|name| !members.contains_key(*name)) {
@@ -259,19 +297,19 @@ fn enter(path: &mut String, name: &str) {
     path.push_str(name);
 }
 
-fn junctors(new: &Value, checks: &Checks, path: &mut String, found: &mut Found) {
+fn junctors(new: &Value, checks: &Checks, path: &mut String, found: &mut Found, steps: &mut Steps) {
     let wrong = |found: &mut Found, path: &str, words: &str| {
         found.errors.push(FieldErrorKind::Invalid, NOWHERE, format!("Invalid value: \"\": {path:?} must {words}"));
     };
     if !checks.any_of.is_empty() {
-        let (best, valid) = alternatives(new, &checks.any_of, path, true);
+        let (best, valid) = alternatives(new, &checks.any_of, path, true, steps);
         if valid == 0 {
             wrong(found, path, "validate at least one schema (anyOf)");
         }
         found.add(best);
     }
     if !checks.one_of.is_empty() {
-        let (best, valid) = alternatives(new, &checks.one_of, path, false);
+        let (best, valid) = alternatives(new, &checks.one_of, path, false, steps);
         match valid {
             0 => wrong(found, path, "validate one and only one schema (oneOf). Found none valid"),
             1 => {}
@@ -285,7 +323,7 @@ fn junctors(new: &Value, checks: &Checks, path: &mut String, found: &mut Found) 
     if !checks.all_of.is_empty() {
         let mut valid = 0;
         for node in &checks.all_of {
-            let one = value(new, None, node, path, false);
+            let one = value(new, None, node, path, false, steps);
             valid += usize::from(one.errors.is_empty());
             found.add(one);
         }
@@ -295,18 +333,24 @@ fn junctors(new: &Value, checks: &Checks, path: &mut String, found: &mut Found) 
         }
     }
     if let Some(node) = &checks.not
-        && value(new, None, node, path, false).errors.is_empty()
+        && value(new, None, node, path, false, steps).errors.is_empty()
     {
         wrong(found, path, "not validate the schema (not)");
     }
 }
 
 /// How many of `nodes` hold, and what the best one found.
-fn alternatives(new: &Value, nodes: &[Node], path: &mut String, first_is_enough: bool) -> (Found, usize) {
+fn alternatives(
+    new: &Value,
+    nodes: &[Node],
+    path: &mut String,
+    first_is_enough: bool,
+    steps: &mut Steps,
+) -> (Found, usize) {
     let mut best: Option<Found> = None;
     let mut valid = 0;
     for node in nodes {
-        let one = value(new, None, node, path, false);
+        let one = value(new, None, node, path, false, steps);
         if one.errors.is_empty() {
             valid += 1;
             if valid == 1 {
@@ -315,7 +359,10 @@ fn alternatives(new: &Value, nodes: &[Node], path: &mut String, first_is_enough:
             if first_is_enough {
                 break;
             }
-        } else if valid == 0 && best.as_ref().is_none_or(|b| one.held > b.held) {
+            continue;
+        }
+        steps.take(FAILED_STEPS);
+        if valid == 0 && best.as_ref().is_none_or(|b| one.held > b.held) {
             best = Some(one);
         }
     }

@@ -127,6 +127,20 @@ fn rules_stand_anywhere() {
 }
 
 #[test]
+fn lists_without_keys_are_forgiven_as_a_whole() {
+    let item = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self < 5"}]});
+    let schema = with_spec(json!({"type": "object", "properties":
+        {"l": {"type": "array", "maxItems": 9, "items": item}, "o": {"type": "string"}}}));
+    let errors = |new: Value, old: Value| {
+        let mut errors = FieldErrors::new();
+        schema.validate(&json!({"spec": new}), Some(&json!({"spec": old})), &mut errors);
+        errors.len()
+    };
+    assert_eq!(errors(json!({"l": [9, 8], "o": "x"}), json!({"l": [9, 8]})), 0);
+    assert_eq!(errors(json!({"l": [9, 7]}), json!({"l": [9, 8]})), 2);
+}
+
+#[test]
 fn bad_rules_are_refused() {
     let check = |rule: Value, expect: &str| {
         let errors = schema_errors(ruled(fields(), rule.clone()));

@@ -178,3 +178,15 @@ fn what_was_invalid_and_did_not_change_stays() {
     check(json!({"atomic": [5]}), json!({"atomic": [5], "b": 1}), &[]);
     check(json!({"atomic": [5]}), json!({"atomic": [5, 1]}), &[&too_big("spec.atomic[0]", 5)]);
 }
+
+#[test]
+fn hostile_objects_are_bounded() {
+    let numbers = json!({"type": "array", "items": {"type": "integer"}});
+    let schema = with_spec(numbers);
+    let found = errors(&schema, &json!({"spec": vec!["x"; 5000]}), None);
+    assert_eq!(found.len(), 1000);
+    let choices: Vec<Value> = (0..1000).map(|n| json!({"maximum": -n})).collect();
+    let schema = with_spec(json!({"type": "array", "items": {"type": "integer", "not": {"anyOf": choices}}}));
+    let found = errors(&schema, &json!({"spec": vec![1; 20_000]}), None);
+    assert!(found.iter().any(|error| error.contains("too many values and schemas to check")), "{found:?}");
+}
