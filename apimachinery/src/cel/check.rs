@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub(super) const TYPE_NAMES: [&str; 10] =
     ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
+/// What the regular expressions of one expression may take.
+const REGEX_MEMORY: usize = 16 << 20;
 /// How long keys of maps are taken to be. Nothing bounds them, but Kubernetes counts them as if they were empty.
 const KEY_SIZE: u64 = 0;
 
@@ -27,6 +29,8 @@ pub(super) struct Checker<'v> {
     scopes: Vec<(String, Decl)>,
     /// The variables that the expression uses.
     pub used: BTreeSet<String>,
+    /// What the compiled regular expressions take.
+    pub memory: usize,
     /// Inside the arguments of `format`, whose lists mix types.
     mixed: bool,
 }
@@ -44,7 +48,7 @@ fn tenth(size: u64) -> u64 {
 
 impl<'v> Checker<'v> {
     pub fn new(variables: &'v [(&'v str, Decl)]) -> Self {
-        Self { variables, scopes: Vec::new(), used: BTreeSet::new(), mixed: false }
+        Self { variables, scopes: Vec::new(), used: BTreeSet::new(), memory: 0, mixed: false }
     }
 
     pub fn check(&mut self, expr: &mut Expr) -> Checked {
@@ -256,7 +260,11 @@ impl<'v> Checker<'v> {
         if let ("matches" | "find" | "findAll", Some(Kind::Literal(Literal::Text(pattern)))) =
             (call.name.as_str(), call.args.get(1).map(|arg| &arg.kind))
         {
-            let (regex, _) = re2::compile(pattern).map_err(|what| Fault { at, what })?;
+            if self.memory > REGEX_MEMORY {
+                return Err(Fault { at, what: "the regular expressions are too large together".to_owned() });
+            }
+            let (regex, memory) = re2::compile(pattern).map_err(|what| Fault { at, what })?;
+            self.memory += memory;
             call.prepared = Some(Arc::new(regex));
         }
         let own = own_cost(&call.name, &args);

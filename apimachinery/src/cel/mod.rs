@@ -50,6 +50,7 @@ pub struct Program {
     expr: Expr,
     result: Type,
     cost: u64,
+    memory: usize,
     used: BTreeSet<String>,
 }
 
@@ -66,7 +67,7 @@ pub fn compile(expression: &str, variables: &[(&str, Decl)]) -> Result<Program, 
     let mut expr = parse::parse(expression).map_err(wrong)?;
     let mut checker = Checker::new(variables);
     let known = checker.check(&mut expr).map_err(wrong)?;
-    Ok(Program { expr, result: known.decl.ty, cost: known.cost, used: checker.used })
+    Ok(Program { expr, result: known.decl.ty, cost: known.cost, memory: checker.memory, used: checker.used })
 }
 
 impl Program {
@@ -78,6 +79,11 @@ impl Program {
     /// The most that a run costs, by the sizes of the variables' declarations.
     pub fn estimated_cost(&self) -> u64 {
         self.cost
+    }
+
+    /// An upper bound of what its regular expressions take, in bytes.
+    pub fn regex_memory(&self) -> usize {
+        self.memory
     }
 
     /// Whether it refers to this variable.

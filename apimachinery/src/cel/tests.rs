@@ -311,6 +311,14 @@ fn deep_expressions_are_refused() {
 }
 
 #[test]
+fn regular_expressions_are_bounded_together() {
+    let many: Vec<String> = (0..40).map(|n| format!("'a'.matches('^([a-z]{{500}}){{1,10}}{n}$')")).collect();
+    let error = compile(&many.join(" || "), &[]).expect_err("too large").to_string();
+    assert!(error.contains("too large together"), "{error}");
+    assert!(compile(&many[0], &[]).unwrap().regex_memory() > 0);
+}
+
+#[test]
 fn costs_are_estimated_by_sizes() {
     let cost = |expression: &str, decl: Decl| compile(expression, &[("x", decl)]).unwrap().estimated_cost();
     let words = |count: u64, length: u64| Decl::list(Decl::new(Type::String, length), count);

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The memory that all expressions of one schema may take.
-const PATTERN_MEMORY: usize = 128 << 20;
+pub(super) const PATTERN_MEMORY: usize = 128 << 20;
 
 /// The restrictions of one schema.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! The rules of a schema, `x-kubernetes-validations`, made ready to run. It decides which are refused: those that do not
 //! compile, cost too much or look at old values that cannot be told apart.
 
+use super::checks::PATTERN_MEMORY;
 use super::declare::{Declared, Inside, declare};
 use super::field_path;
 use super::node::{Additional, Node};
@@ -46,7 +47,7 @@ impl Rule {
 
 /// Compiles all rules of a tree of schemas.
 pub(super) fn compile(root: &mut Node, view: View<'_>, path: &str, errors: &mut FieldErrors) {
-    let mut compiler = Compiler { errors, types: 0, total: 0, expensive: Vec::new() };
+    let mut compiler = Compiler { errors, types: 0, memory: 0, total: 0, expensive: Vec::new() };
     compiler.node(root, view, Place { resource: true, bound: Some(1), apart: None }, path);
     if compiler.total > SCHEMA_COST {
         let mut expensive = compiler.expensive;
@@ -74,6 +75,8 @@ struct Compiler<'e> {
     errors: &'e mut FieldErrors,
     /// Counts types, which are told apart by their names.
     types: usize,
+    /// What regular expressions take so far.
+    memory: usize,
     total: u64,
     expensive: Vec<(u64, String)>,
 }
@@ -146,6 +149,10 @@ impl Compiler<'_> {
         let variables = [("self", declared.decl.clone()), ("oldSelf", old)];
         let text = view.text("rule").trim();
         let place_of_rule = format!("{path}.rule");
+        if self.memory > PATTERN_MEMORY {
+            self.errors.forbidden(place_of_rule, "the schema's regular expressions are too large together");
+            return None;
+        }
         let program = match cel::compile(text, &variables) {
             Ok(program) if *program.result() == Type::Bool => program,
             Ok(_) => {
@@ -207,6 +214,7 @@ impl Compiler<'_> {
     }
 
     fn charge(&mut self, program: &Program, count: u64, place: &str, name: &str) {
+        self.memory += program.regex_memory();
         let cost = program.estimated_cost().saturating_mul(count);
         if cost > RULE_COST {
             self.errors.forbidden(place, over_budget(name, cost, RULE_COST));
