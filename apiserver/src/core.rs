@@ -12,6 +12,7 @@ use crate::custom::Custom;
 use crate::fairness::Fairness;
 use crate::http::Outcome;
 use crate::metrics::Metrics;
+use crate::quota::Charges;
 use crate::rest::stored::Stored;
 use crate::served::{Registry, Served};
 use arc_swap::ArcSwap;
@@ -46,6 +47,7 @@ pub struct Core {
     /// The kinds of the table and the custom resources that are served now.
     registry: ArcSwap<Registry>,
     pub custom: Custom,
+    pub quotas: Charges,
     pub tokens: Tokens,
     pub authorizer: Box<dyn Authorizer>,
     pub rbac: Arc<Rbac>,
@@ -86,6 +88,7 @@ impl Core {
             clock,
             groups,
             custom: Custom::default(),
+            quotas: Charges::default(),
             registry: ArcSwap::from_pointee(built_in.clone()),
             built_in,
         })

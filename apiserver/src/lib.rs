@@ -30,6 +30,7 @@ pub mod in_process;
 pub mod metrics;
 mod outbound;
 pub mod presence;
+pub mod quota;
 pub mod server;
 
 pub use auth::UserInfo;

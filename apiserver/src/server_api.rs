@@ -53,7 +53,8 @@ impl ApiServer {
             group.wait_ready().await;
         }
         let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
-        tokio::spawn(crate::custom::run(core, shutdown));
+        tokio::spawn(crate::custom::run(core, shutdown.clone()));
+        tokio::spawn(crate::quota::run(self.core.clone(), shutdown));
         self.core.custom.ready().await;
         let mut tries = 0;
         loop {

@@ -5,14 +5,15 @@
 use super::object::{EventType, Object};
 use super::resource::{HistoryLimits, Resource};
 use crate::kinds::Selectable;
+use crate::quota::frees;
 use gantry_apimachinery::clock::Clock;
-use gantry_apimachinery::kinds::{KINDS, Kind, StoreGroup};
+use gantry_apimachinery::kinds::{KINDS, Kind, POD, RESOURCE_QUOTA, StoreGroup};
 use gantry_apimachinery::time::Timestamp;
 use gantry_store::{
     EventKind, KeyValue, RangeRequest, Revision, Store, StoreError, WatchBatch, WatchRequest, prefix_end,
 };
 use parking_lot::RwLock;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -57,6 +58,9 @@ pub struct Group {
     /// The watch does not tell what the store has: its member may be cut off.
     stuck: Notify,
     clock: Arc<dyn Clock>,
+    /// Namespaces in which something ended since somebody last asked.
+    freed: parking_lot::Mutex<BTreeSet<Box<str>>>,
+    freed_now: Notify,
 }
 
 impl Group {
@@ -82,6 +86,8 @@ impl Group {
             wanted: Notify::new(),
             stuck: Notify::new(),
             clock,
+            freed: parking_lot::Mutex::default(),
+            freed_now: Notify::new(),
         }
     }
 
@@ -102,6 +108,43 @@ impl Group {
     /// Keeps the objects of a custom resource no longer.
     pub fn remove_custom(&self, kind: &Kind) {
         self.custom.write().remove(&kind.resource());
+    }
+
+    /// Waits until something ended in a namespace with quotas.
+    pub async fn freed(&self) {
+        self.freed_now.notified().await;
+    }
+
+    pub fn take_freed(&self) -> BTreeSet<Box<str>> {
+        std::mem::take(&mut *self.freed.lock())
+    }
+
+    pub fn note_freed(&self, namespace: Box<str>) {
+        self.freed.lock().insert(namespace);
+        self.freed_now.notify_one();
+    }
+
+    pub fn free_later(self: &Arc<Self>, namespace: Box<str>, after: Duration) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            this.note_freed(namespace);
+        });
+    }
+
+    fn note(&self, resource: &Resource, path: &str, deleted: bool, object: Option<&Object>) {
+        let phase = object.filter(|_| resource.kind == &POD).and_then(|pod| {
+            let at = resource.selectable.iter().position(|field| field.path == "status.phase")?;
+            pod.fields.get(at).map(|phase| &**phase)
+        });
+        if !frees(resource.kind, deleted, phase)
+            || self.built_in(&RESOURCE_QUOTA).is_none_or(|quotas| quotas.is_empty())
+        {
+            return;
+        }
+        if let Some((namespace, _)) = path.split_once('/') {
+            self.note_freed(namespace.into());
+        }
     }
 
     pub fn applied(&self) -> u64 {
@@ -296,11 +339,17 @@ impl Group {
             let Some((resource, path)) = self.locate(&event.kv.key) else { continue };
             let revision = event.kv.mod_revision.0;
             match event.kind {
-                EventKind::Delete => resource.delete(path, revision, now_ms),
+                EventKind::Delete => {
+                    resource.delete(path, revision, now_ms);
+                    self.note(&resource, path, true, None);
+                }
                 EventKind::Put => {
                     let born = if event.kv.version == 1 { EventType::Added } else { EventType::Modified };
                     match Object::parse(&event.kv.value, revision, born, &resource.selectable) {
-                        Ok(object) => resource.put(path, object, now_ms),
+                        Ok(object) => {
+                            let noted = resource.put(path, object, now_ms);
+                            self.note(&resource, path, false, Some(&noted));
+                        }
                         Err(error) => tracing::error!(%path, %error, "skipping a stored object"),
                     }
                 }

@@ -271,7 +271,7 @@ impl Resource {
     }
 
     /// A key was written: `object` is its new version, born as [`EventType::Modified`] unless it created the key.
-    pub fn put(&self, path: &str, object: Object, now_ms: u64) {
+    pub fn put(&self, path: &str, object: Object, now_ms: u64) -> Arc<Object> {
         let object = Arc::new(object);
         let mut state = self.state.write();
         let previous = state.tree.insert(path.into(), object.clone());
@@ -281,7 +281,8 @@ impl Resource {
         }
         let kind = if previous.is_some() { EventType::Modified } else { EventType::Added };
         let revision = object.revision;
-        self.publish(&mut state, event(kind, revision, object, previous, now_ms));
+        self.publish(&mut state, event(kind, revision, object.clone(), previous, now_ms));
+        object
     }
 
     /// A key was deleted at `revision`.

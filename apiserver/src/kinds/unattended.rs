@@ -5,7 +5,6 @@ use gantry_apimachinery::kinds::Kind;
 
 /// Who is missing.
 const CONTROLLER: &str = "no controller for it runs here yet";
-const ADMISSION: &str = "no admission holds anybody to it yet";
 const ADDRESSES: &str = "Services take their addresses from the range that the server was started with";
 const DEVICES: &str = "no devices are allocated here yet";
 const STORAGE: &str = "no volumes are provisioned, attached or mounted here yet";
@@ -15,7 +14,6 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("", "persistentvolumeclaims", STORAGE),
     ("", "persistentvolumes", STORAGE),
     ("", "replicationcontrollers", CONTROLLER),
-    ("", "resourcequotas", ADMISSION),
     ("apps", "statefulsets", CONTROLLER),
     ("autoscaling", "horizontalpodautoscalers", CONTROLLER),
     ("batch", "cronjobs", CONTROLLER),

@@ -10,6 +10,7 @@ use crate::effects;
 use crate::http::Outcome;
 use crate::kinds::unattended;
 use crate::kinds::value::{object_mut, remove, str_at};
+use crate::quota::Charge;
 use gantry_apimachinery::names;
 use gantry_apimachinery::status::{FieldErrors, Reason, Status};
 use serde_json::Value;
@@ -77,17 +78,31 @@ async fn make(call: &Call<'_>, mut object: Value, name: &str) -> Outcome<Written
     admission::validate_outside(&attributes, Some(&object)).await?;
     meta::tidy(&mut object);
     ownership::track(call, None, &mut object);
+    let mut charge = Charge::take(call, &object, None, name).await?;
+    let stored = store(call, &mut object, name, &mut charge).await;
+    if stored.is_err() {
+        charge.give_back(call);
+    }
+    stored
+}
+
+async fn store(call: &Call<'_>, object: &mut Value, name: &str, charge: &mut Charge) -> Outcome<Written> {
+    let kind = call.kind();
     let mut attempt = 0;
     loop {
         let mut copy = effects::fills_in(kind).then(|| object.clone());
-        let object = copy.as_mut().unwrap_or(&mut object);
-        let effects = effects::of(call, object, None, attempt).await?;
+        let object = copy.as_mut().unwrap_or(&mut *object);
+        let mut effects = effects::of(call, object, None, attempt).await?;
+        charge.hold(call, &mut effects);
         let step = Commit { key: call.key(name), compare: None, object: Some(object), effects };
         match commit(call, step).await? {
             Verdict::Done { bytes, revision } => return Ok(Written { bytes, revision, created: true, deleted: false }),
             Verdict::Changed(Some(_)) => return Err(Status::already_exists(&kind.resource(), name).into()),
             // An effect's key moved: the object is recomputed against what is there now.
-            Verdict::Changed(None) => attempt += 1,
+            Verdict::Changed(None) => {
+                charge.renew(call, name).await?;
+                attempt += 1;
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::effects;
 use crate::http::Outcome;
 use crate::kinds::value::{at, items, remove, str_at};
 use crate::pipeline::allowed;
+use crate::quota::Charge;
 use gantry_apimachinery::patch::apply::equal_but_times;
 use gantry_apimachinery::status::{FieldErrors, Status};
 use serde_json::Value;
@@ -99,13 +100,21 @@ async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, stored: Stored
 async fn write(call: &Call<'_>, mut new: Value, old: &Stored, attempt: u32) -> Outcome<Attempt> {
     let key = call.key(call.name);
     let deleted = ends_deletion(&new);
+    let mut charge = None;
     let effects = if deleted {
         effects::of_delete(call, &old.value, attempt).await?
     } else {
-        effects::of(call, &mut new, Some(&old.value), attempt).await?
+        let taken = charge.insert(Charge::take(call, &new, Some(&old.value), call.name).await?);
+        let mut effects = effects::of(call, &mut new, Some(&old.value), attempt).await?;
+        taken.hold(call, &mut effects);
+        effects
     };
     let object = (!deleted).then_some(&new);
-    Ok(match commit(call, Commit { key, compare: Some(old.revision), object, effects }).await? {
+    let verdict = commit(call, Commit { key, compare: Some(old.revision), object, effects }).await;
+    if let Some(charge) = charge.filter(|_| !matches!(verdict, Ok(Verdict::Done { .. }))) {
+        charge.give_back(call);
+    }
+    Ok(match verdict? {
         Verdict::Done { revision, bytes } => {
             let bytes = if deleted { serde_json::to_vec(&new).map_err(Status::internal)?.into() } else { bytes };
             Attempt::Written(Written { bytes, revision, created: false, deleted })

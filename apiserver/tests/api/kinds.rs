@@ -117,8 +117,10 @@ async fn every_kind_is_made_printed_and_deleted() {
         object["status"] = json!({"observedGeneration": 7});
         let reply = api.post(path, &object).await;
         let told = reply.warnings().iter().any(|text| text.contains("stored, but not acted upon yet"));
-        let acted_upon =
-            path.ends_with("podtemplates") || path.contains("admissionregistration") || path.ends_with("limitranges");
+        let acted_upon = path.ends_with("podtemplates")
+            || path.contains("admissionregistration")
+            || path.ends_with("limitranges")
+            || path.ends_with("resourcequotas");
         assert_eq!(told, !acted_upon, "{path}: {:?}", reply.warnings());
         let made = reply.ok();
         assert_ne!(made["status"]["observedGeneration"], 7, "{path}: a status is not for creators");

@@ -18,6 +18,7 @@ mod lists;
 mod objects;
 mod patches;
 mod patience;
+mod quotas;
 mod tables;
 mod watches;
 mod webhooks;
