@@ -1,6 +1,7 @@
 //! What the kinds of dynamic resource allocation have in common: names of drivers, selectors, configurations and tolerations.
 //! Decides what is well formed; never which device anybody gets.
 
+use super::matching::{self, Yields};
 use super::persistentvolume::rules::driver_name;
 use super::pod::validate::{if_set_one_of, required};
 use super::value::{at, default, items, items_mut, str_at};
@@ -36,7 +37,7 @@ pub fn driver(object: &Value, path: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// Expressions that a device must satisfy; what they say is for those who run them.
+/// Expressions that a device must satisfy.
 pub fn selectors(object: &Value, path: &str, errors: &mut FieldErrors) {
     for (path, selector) in bounded(object, "selectors", path, MAX_SELECTORS, errors) {
         let Some(cel) = at(selector, "cel") else {
@@ -47,7 +48,10 @@ pub fn selectors(object: &Value, path: &str, errors: &mut FieldErrors) {
         match str_at(cel, "expression") {
             "" => errors.required(path),
             text if text.len() > MAX_EXPRESSION => errors.too_long(path, MAX_EXPRESSION),
-            _ => {}
+            _ => {
+                let path = path.trim_end_matches(".expression");
+                matching::expression(cel, "expression", path, &["device"], Yields::BoolOrUnknown, errors);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::pod::validate::{if_set_one_of, one_of};
 use super::selectors;
 use super::value::{at, default, items, items_mut, str_at};
+use gantry_apimachinery::cel::{self, Decl};
 use gantry_apimachinery::names;
 use gantry_apimachinery::status::FieldErrors;
 use serde_json::{Value, json};
@@ -122,15 +123,55 @@ fn resource_names(rule: &Value, path: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// Expressions that must all hold, each with a name of its own.
-pub fn conditions(object: &Value, path: &str, errors: &mut FieldErrors) {
+/// What an expression may come to.
+#[derive(Clone, Copy, Debug)]
+pub enum Yields {
+    Bool,
+    /// As `Bool`, or what is known only when it runs.
+    BoolOrUnknown,
+    String,
+    StringOrNull,
+    Anything,
+}
+
+impl Yields {
+    fn takes(self, result: &cel::Type) -> bool {
+        match self {
+            Self::Bool => matches!(result, cel::Type::Bool),
+            Self::BoolOrUnknown => matches!(result, cel::Type::Bool | cel::Type::Dyn),
+            Self::String => matches!(result, cel::Type::String),
+            Self::StringOrNull => matches!(result, cel::Type::String | cel::Type::Null | cel::Type::Dyn),
+            Self::Anything => true,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Bool => "must evaluate to bool",
+            Self::BoolOrUnknown => "must evaluate to bool or the unknown type",
+            Self::String => "must evaluate to string",
+            Self::StringOrNull => "must evaluate to one of string, null",
+            Self::Anything => "",
+        }
+    }
+}
+
+/// What every expression about a request may refer to.
+pub const OF_REQUESTS: [&str; 3] = ["object", "oldObject", "request"];
+
+/// Expressions that must all hold, each with a name of its own. They may refer to `variables`.
+pub fn conditions(object: &Value, path: &str, variables: &[&str], errors: &mut FieldErrors) {
     let (all, path) = (items(object, "matchConditions"), format!("{path}.matchConditions"));
     if all.len() > MAX_CONDITIONS {
         errors.too_many(path.as_str(), all.len(), MAX_CONDITIONS);
     }
     for (position, condition) in all.iter().enumerate() {
         let (name, path) = (str_at(condition, "name"), format!("{path}[{position}]"));
-        expression(condition, "expression", &path, errors);
+        if str_at(condition, "expression").trim().is_empty() {
+            errors.required(format!("{path}.expression"));
+        } else {
+            expression(condition, "expression", &path, variables, Yields::Bool, errors);
+        }
         if name.is_empty() {
             errors.required(format!("{path}.name"));
         } else if let Err(why) = names::qualified_name(name) {
@@ -142,10 +183,26 @@ pub fn conditions(object: &Value, path: &str, errors: &mut FieldErrors) {
     }
 }
 
-/// There is an expression. What it says is for those who run it.
-pub fn expression(object: &Value, field: &str, path: &str, errors: &mut FieldErrors) {
-    if str_at(object, field).trim().is_empty() {
-        errors.required(format!("{path}.{field}"));
+/// An expression that is there means something and comes to what is wanted.
+pub fn expression(
+    object: &Value,
+    field: &str,
+    path: &str,
+    variables: &[&str],
+    yields: Yields,
+    errors: &mut FieldErrors,
+) {
+    let text = str_at(object, field);
+    // What the authoriser is asked is known where expressions run.
+    if text.trim().is_empty() || text.contains("authorizer") {
+        return;
+    }
+    let known: Vec<(&str, Decl)> = variables.iter().map(|name| (*name, Decl::dynamic().clone())).collect();
+    let path = format!("{path}.{field}");
+    match cel::compile(text, &known) {
+        Err(why) => errors.invalid(path, text, format!("compilation failed: {why}")),
+        Ok(program) if !yields.takes(program.result()) => errors.invalid(path, text, yields.words()),
+        Ok(_) => {}
     }
 }
 
@@ -198,11 +255,36 @@ mod tests {
     #[test]
     fn conditions_have_names_of_their_own() {
         let mut errors = FieldErrors::new();
-        let all = json!({"matchConditions": [{"name": "a", "expression": "true"}, {"name": "a", "expression": " "}, {"name": "b c", "expression": "1"}]});
-        conditions(&all, "w", &mut errors);
+        let all = json!({"matchConditions": [{"name": "a", "expression": "true"}, {"name": "a", "expression": " "}, {"name": "b c", "expression": "true"}]});
+        conditions(&all, "w", &OF_REQUESTS, &mut errors);
         let text = errors.to_string();
         let expect = "[w.matchConditions[1].expression: Required value, w.matchConditions[1].name: Duplicate value: \"a\", \
              w.matchConditions[2].name: Invalid value: \"b c\"";
         assert!(text.starts_with(expect), "{text}");
+    }
+
+    #[test]
+    fn expressions_mean_something() {
+        let check = |text: &str, yields: Yields, expect: &str| {
+            let mut errors = FieldErrors::new();
+            expression(&json!({"e": text}), "e", "p", &OF_REQUESTS, yields, &mut errors);
+            let text = errors.to_string();
+            assert!(text.starts_with(expect), "{text}");
+        };
+        check("object.spec.replicas <= 5", Yields::Bool, "[]");
+        check(
+            "object.spec.replicas",
+            Yields::Bool,
+            "p.e: Invalid value: \"object.spec.replicas\": must evaluate to bool",
+        );
+        check("'a'", Yields::String, "[]");
+        check("1", Yields::StringOrNull, "p.e: Invalid value: \"1\": must evaluate to one of string, null");
+        check("object.", Yields::Anything, "p.e: Invalid value: \"object.\": compilation failed: ERROR: <input>:1:");
+        check(
+            "params.x == 1",
+            Yields::Bool,
+            "p.e: Invalid value: \"params.x == 1\": compilation failed: ERROR: <input>:1:1:",
+        );
+        check("authorizer.group('').resource('pods').check('get').allowed()", Yields::Bool, "[]");
     }
 }

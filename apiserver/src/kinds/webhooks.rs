@@ -65,7 +65,7 @@ fn one(hook: &Value, path: &str, errors: &mut FieldErrors) {
     }
     matching::selection(hook, path, errors);
     client(&hook["clientConfig"], &format!("{path}.clientConfig"), errors);
-    matching::conditions(hook, path, errors);
+    matching::conditions(hook, path, &matching::OF_REQUESTS, errors);
 }
 
 fn versions(hook: &Value, path: &str, errors: &mut FieldErrors) {

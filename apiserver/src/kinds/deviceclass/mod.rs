@@ -39,6 +39,10 @@ mod tests {
         let check = |spec: Value, expect: &str| assert_eq!(errors(&DeviceClass, &json!({"spec": spec}), None), expect);
         check(json!({"selectors": [{"cel": {"expression": "device.driver == 'd'"}}], "extendedResourceName": "example.com/gpu"}), "[]");
         check(json!({"selectors": [{}]}), "spec.selectors[0].cel: Required value");
+        check(
+            json!({"selectors": [{"cel": {"expression": "1"}}]}),
+            "spec.selectors[0].cel.expression: Invalid value: \"1\": must evaluate to bool or the unknown type",
+        );
         check(json!({"selectors": [{"cel": {}}]}), "spec.selectors[0].cel.expression: Required value");
         check(
             json!({"config": [{"opaque": {"parameters": [1]}}]}),

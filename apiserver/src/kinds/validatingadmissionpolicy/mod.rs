@@ -1,10 +1,11 @@
 //! What a ValidatingAdmissionPolicy means to the API: its defaults, its rules, and what `kubectl get` shows. Its expressions are kept
-//! as they are: nobody reads them here.
+//! as they are: nobody runs them here.
 
 use super::columns::{self, Column};
 use super::pod::validate::{if_set_one_of, required};
 use super::value::{at, child, default, items, str_at};
-use super::{Ctx, Strategy, conditions, matching};
+use super::matching::{self, Yields};
+use super::{Ctx, Strategy, conditions};
 use gantry_apimachinery::names;
 use gantry_apimachinery::status::FieldErrors;
 use gantry_apimachinery::time::Timestamp;
@@ -56,9 +57,14 @@ impl Strategy for ValidatingAdmissionPolicy {
                 }
             }
         }
-        matching::conditions(spec, "spec", errors);
-        variables(spec, errors);
-        expressions(spec, errors);
+        let mut known = vec!["object", "oldObject", "request", "namespaceObject"];
+        if at(spec, "paramKind").is_some() {
+            known.push("params");
+        }
+        matching::conditions(spec, "spec", &known, errors);
+        known.push("variables");
+        variables(spec, &known, errors);
+        expressions(spec, &known, errors);
     }
 
     fn columns(&self) -> &'static [Column] {
@@ -95,7 +101,7 @@ fn param_kind(kind: &Value, errors: &mut FieldErrors) {
     }
 }
 
-fn variables(spec: &Value, errors: &mut FieldErrors) {
+fn variables(spec: &Value, known: &[&str], errors: &mut FieldErrors) {
     let all = items(spec, "variables");
     for (position, variable) in all.iter().enumerate() {
         let (name, path) = (str_at(variable, "name"), format!("spec.variables[{position}]"));
@@ -108,6 +114,7 @@ fn variables(spec: &Value, errors: &mut FieldErrors) {
         if str_at(variable, "expression").trim().is_empty() {
             errors.required_because(format!("{path}.expression"), "expression is not specified");
         }
+        matching::expression(variable, "expression", &path, known, Yields::Anything, errors);
     }
 }
 
@@ -117,7 +124,7 @@ fn is_identifier(name: &str) -> bool {
     !RESERVED.contains(&name) && !name.starts_with(|c: char| c.is_ascii_digit()) && name.bytes().all(word)
 }
 
-fn expressions(spec: &Value, errors: &mut FieldErrors) {
+fn expressions(spec: &Value, known: &[&str], errors: &mut FieldErrors) {
     let (validations, annotations) = (items(spec, "validations"), items(spec, "auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let why = "validations or auditAnnotations must contain at least one item";
@@ -125,7 +132,7 @@ fn expressions(spec: &Value, errors: &mut FieldErrors) {
         errors.required_because("spec.auditAnnotations", why);
     }
     for (position, validation) in validations.iter().enumerate() {
-        self::validation(validation, &format!("spec.validations[{position}]"), errors);
+        self::validation(validation, known, &format!("spec.validations[{position}]"), errors);
     }
     if annotations.len() > MAX_ANNOTATIONS {
         let why = format!("must not have more than {MAX_ANNOTATIONS} auditAnnotations");
@@ -144,15 +151,18 @@ fn expressions(spec: &Value, errors: &mut FieldErrors) {
         if str_at(annotation, "valueExpression").trim().is_empty() {
             errors.required_because(format!("{path}.valueExpression"), "valueExpression is not specified");
         }
+        matching::expression(annotation, "valueExpression", &path, known, Yields::StringOrNull, errors);
     }
 }
 
-fn validation(validation: &Value, path: &str, errors: &mut FieldErrors) {
+fn validation(validation: &Value, known: &[&str], path: &str, errors: &mut FieldErrors) {
     let text = |field: &str| at(validation, field).and_then(Value::as_str);
     let expression = text("expression").unwrap_or_default().trim();
     if expression.is_empty() {
         errors.required_because(format!("{path}.expression"), "expression is not specified");
     }
+    matching::expression(validation, "expression", path, known, Yields::Bool, errors);
+    matching::expression(validation, "messageExpression", path, known, Yields::String, errors);
     if let Some(message) = text("messageExpression").filter(|message| message.trim().is_empty()) {
         errors.invalid(format!("{path}.messageExpression"), message, "must be non-empty if specified");
     }
@@ -222,6 +232,18 @@ mod tests {
             &|spec| spec["paramKind"] = json!({"apiVersion": "a/b/c"}),
             "[spec.paramKind.apiVersion: Invalid value: \"a/b/c\": must be a group and a version, such as 'apps/v1', \
              spec.paramKind.kind: Required value]",
+        );
+        check(
+            &|spec| spec["validations"] = json!([{"expression": "object.metadata.name"}]),
+            "spec.validations[0].expression: Invalid value: \"object.metadata.name\": must evaluate to bool",
+        );
+        check(
+            &|spec| {
+                spec["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+                spec["variables"] = json!([{"name": "most", "expression": "int(params.data.most)"}]);
+                spec["validations"] = json!([{"expression": "object.spec.replicas <= variables.most", "messageExpression": "'too many'"}]);
+            },
+            "[]",
         );
         check(
             &|spec| spec["failurePolicy"] = json!("Warn"),
