@@ -23,6 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("conformance", &["gantry-apimachinery", "gantry-client", "gantry-history", "gantry-store"]),
     ("conformance/testbed", &[]),
     ("conformance/history", &[]),
+    ("conformance/catalogue", &[]),
     ("xtask", &[]),
 ];
 
