@@ -192,7 +192,7 @@ pub async fn read(answer: Response<Incoming>) -> anyhow::Result<Reply> {
     }
     reply.text = String::from_utf8_lossy(&bytes).into_owned();
     let media_type = reply.header("content-type").unwrap_or_default();
-    reply.value = if media_type.starts_with("application/json") {
+    reply.value = if media_type.starts_with("application/json") || media_type.ends_with("+json") {
         serde_json::from_slice(&bytes).unwrap_or(Value::Null)
     } else if media_type.starts_with("application/yaml") {
         serde_saphyr::from_str(&reply.text).unwrap_or(Value::Null)

@@ -31,7 +31,7 @@ pub fn find<'v>(value: &'v Value, path: &str) -> Result<Option<&'v Value>, Strin
 }
 
 fn is(value: &Value, text: &str) -> bool {
-    value.as_str().map_or_else(|| value.to_string() == text, |string| string == text)
+    value.to_string().trim_matches('"') == text
 }
 
 fn segments(path: &str) -> Result<Vec<Segment<'_>>, String> {

@@ -91,7 +91,8 @@ async fn one(world: &World, number: usize, behaviour: Arc<Behaviour>) -> Outcome
 }
 
 fn namespaces(id: &str, count: usize) -> Vec<String> {
-    ["", "-b"].iter().take(count).map(|suffix| format!("cat-{id}{suffix}")).collect()
+    // The second comes after the first in a list of both.
+    ["", "z"].iter().take(count).map(|suffix| format!("cat-{id}{suffix}")).collect()
 }
 
 /// One behaviour's time in the cluster.
