@@ -16,6 +16,10 @@ cargo test --release --workspace --lib --bins --quiet -- --skip sim::
 step "simulation of the store"
 cargo test --release --workspace --lib --quiet sim::
 cargo test --release --workspace --test api --test kernel --test store --quiet
+step "the catalogue of API behaviours"
+target=${CARGO_TARGET_DIR:-target}
+cargo build --quiet --release --workspace --bin gantry-catalogue
+"$target/release/gantry-catalogue" --start "$target/release/gantry"
 step "end-to-end suites on real containers"
 conformance/tools.sh
 cargo test --release --workspace --test first_light --test wide --test linear
