@@ -9,10 +9,14 @@ use crate::core::Core;
 use crate::endpoints;
 use crate::fairness;
 use crate::http::body::{JSON, full, read, respond};
+use crate::http::gzip;
+use crate::http::negotiate::{self, Encoding};
 use crate::http::target::ResourcePath;
 use crate::http::{Outcome, Query, Request, Response, Target, Verb};
+use crate::rest::output::{PROTOBUF, message_type};
 use crate::route;
 use gantry_apimachinery::fields::FieldSelector;
+use gantry_apimachinery::protobuf;
 use gantry_apimachinery::status::Status;
 use http::{HeaderValue, Method, StatusCode, header};
 use std::time::Duration;
@@ -45,8 +49,19 @@ pub async fn handle(core: &Core, connection: Option<&UserInfo>, lifetime: &Lifet
     let target = Target::parse(request.method(), request.uri().path(), &query);
     let head = request.method() == Method::HEAD;
     let (verb, resource) = labels(core, &target, request.method());
+    let encoding = negotiate::output(request.headers()).unwrap_or_default().encoding;
+    let compresses =
+        request.method() == Method::GET && !long_running(&target, &query) && gzip::accepted(request.headers());
     let outcome = gates(core, connection, lifetime, query, target, request).await;
-    let mut response = outcome.unwrap_or_else(|status| failure(&status));
+    let mut response = outcome.unwrap_or_else(|status| failure_in(encoding, &status));
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {
+        headers.insert("audit-id", id);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if compresses {
+        response = gzip::compressed(response);
+    }
     if head {
         *response.body_mut() = crate::http::empty();
     }
@@ -171,6 +186,22 @@ pub fn attributes<'a>(verb: &'a str, path: &'a ResourcePath, selector: &'a Field
         path: None,
         node_selector: selector.required("spec.nodeName"),
     }
+}
+
+/// As [`failure`], for a client that reads nothing but protobuf.
+fn failure_in(encoding: Encoding, status: &Status) -> Response {
+    let response = failure(status);
+    if encoding != Encoding::Protobuf {
+        return response;
+    }
+    let (parts, _) = response.into_parts();
+    let value = serde_json::to_value(status).unwrap_or_default();
+    let Ok(ty) = message_type(&value) else { return failure(status) };
+    let mut encoded = respond(parts.status, PROTOBUF, protobuf::encode(&value, ty));
+    if let Some(after) = parts.headers.get(header::RETRY_AFTER) {
+        encoded.headers_mut().insert(header::RETRY_AFTER, after.clone());
+    }
+    encoded
 }
 
 /// A failed request as its client sees it.

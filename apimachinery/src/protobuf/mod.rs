@@ -72,5 +72,17 @@ pub fn encode(object: &Value, ty: Type<'_>) -> Vec<u8> {
     [&MAGIC[..], &envelope.into_bytes()].concat()
 }
 
+/// One frame of a watch: the length, then a `WatchEvent` without an envelope, whose object has one.
+pub fn watch_frame(kind: &str, object: &Value, ty: Type<'_>) -> Vec<u8> {
+    let mut raw = Writer::default();
+    raw.bytes(1, &encode(object, ty));
+    let mut event = Writer::default();
+    event.bytes(1, kind.as_bytes());
+    event.bytes(2, &raw.into_bytes());
+    let event = event.into_bytes();
+    let length = u32::try_from(event.len()).unwrap_or(u32::MAX);
+    [&length.to_be_bytes()[..], &event].concat()
+}
+
 #[cfg(test)]
 mod tests;

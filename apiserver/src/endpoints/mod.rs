@@ -43,8 +43,8 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
         ["openapi", "v2"] if wants_protobuf_v2(headers) => protobuf_v2(&registry.open_api(), headers),
         ["openapi", "v2"] => document(headers, openapi::v2(&registry.open_api(), &Texts::of_all_groups())),
         ["openapi", "v3"] => document(headers, openapi::v3_index(&registry.open_api(), prose::EDITION)),
-        ["openapi", "v3", "api", version] => open_api(&registry.open_api(), "", version, headers),
-        ["openapi", "v3", "apis", group, version] => open_api(&registry.open_api(), group, version, headers),
+        ["openapi", "v3", "api", version] => open_api(&registry.open_api(), "", version, query, headers),
+        ["openapi", "v3", "apis", group, version] => open_api(&registry.open_api(), group, version, query, headers),
         [".well-known", "openid-configuration"] => json(headers, &core.tokens.discovery()),
         ["openid", "v1", "jwks"] => {
             Ok(respond(StatusCode::OK, "application/jwk-set+json", core.tokens.jwks().to_string()))
@@ -107,10 +107,22 @@ fn protobuf_v2(rows: &[openapi::Row<'_>], headers: &HeaderMap) -> Outcome<Respon
     Ok(tagged(headers, respond(StatusCode::OK, v2_protobuf::ANSWERED, body), &etag))
 }
 
-fn open_api(rows: &[openapi::Row<'_>], group: &str, version: &str, headers: &HeaderMap) -> Outcome<Response> {
+fn open_api(
+    rows: &[openapi::Row<'_>],
+    group: &str,
+    version: &str,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Outcome<Response> {
     let body = openapi::v3(rows, group, version, &Texts::of_group(group)).ok_or_else(Status::no_such_resource)?;
     let etag = format!("\"{}\"", openapi::hash(rows, group, version, prose::EDITION));
-    Ok(tagged(headers, respond(StatusCode::OK, JSON, body), &etag))
+    let mut response = respond(StatusCode::OK, JSON, body);
+    // The index names a document by its hash: under that address it never changes.
+    if query.has("hash") {
+        let for_ever = HeaderValue::from_static("public, immutable, max-age=31536000");
+        response.headers_mut().insert(header::CACHE_CONTROL, for_ever);
+    }
+    Ok(tagged(headers, response, &etag))
 }
 
 fn version(core: &Core) -> Value {

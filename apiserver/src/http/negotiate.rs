@@ -10,6 +10,8 @@ pub enum Encoding {
     #[default]
     Json,
     Yaml,
+    /// Only for who takes nothing else: JSON is what is stored, and costs nothing to write.
+    Protobuf,
 }
 
 /// What of an object is sent.
@@ -45,14 +47,20 @@ const META_GROUP: &str = "meta.k8s.io";
 /// Reads `Accept`: the first entry that we can write wins. No header means JSON.
 pub fn output(headers: &HeaderMap) -> Outcome<Output> {
     let mut seen = false;
+    let mut protobuf = None;
     for header in headers.get_all(ACCEPT) {
         let Ok(text) = header.to_str() else { continue };
         for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
             seen = true;
-            if let Some(output) = acceptable(entry) {
-                return Ok(output);
+            match acceptable(entry) {
+                Some(output) if output.encoding == Encoding::Protobuf => protobuf = protobuf.or(Some(output)),
+                Some(output) => return Ok(output),
+                None => {}
             }
         }
+    }
+    if let Some(output) = protobuf {
+        return Ok(output);
     }
     if seen {
         return Err(not_acceptable().into());
@@ -61,7 +69,7 @@ pub fn output(headers: &HeaderMap) -> Outcome<Output> {
 }
 
 fn not_acceptable() -> Status {
-    Status::not_acceptable(&["application/json", "application/yaml"])
+    Status::not_acceptable(&["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"])
 }
 
 fn acceptable(entry: &str) -> Option<Output> {
@@ -69,12 +77,15 @@ fn acceptable(entry: &str) -> Option<Output> {
     let encoding = match parts.next()? {
         "application/json" | "*/*" | "application/*" => Encoding::Json,
         "application/yaml" => Encoding::Yaml,
+        "application/vnd.kubernetes.protobuf" => Encoding::Protobuf,
         _ => return None,
     };
     let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
     let value = |key: &str| parameters.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
     let projection = match (value("as"), value("g"), value("v")) {
         (None, ..) => Projection::Whole,
+        // Rows may hold anything, which has no protobuf form here.
+        (Some("Table"), ..) if encoding == Encoding::Protobuf => return None,
         (Some("Table"), Some(META_GROUP), Some("v1" | "v1beta1")) => Projection::Table,
         (Some("PartialObjectMetadata" | "PartialObjectMetadataList"), Some(META_GROUP), Some("v1" | "v1beta1")) => {
             Projection::Metadata
@@ -134,6 +145,7 @@ mod tests {
                 out(Encoding::Json, Projection::Metadata),
             ),
             ("application/yaml", out(Encoding::Yaml, Projection::Whole)),
+            ("application/vnd.kubernetes.protobuf", out(Encoding::Protobuf, Projection::Whole)),
             ("*/*", out(Encoding::Json, Projection::Whole)),
             ("text/html", None),
             ("application/json;as=Other;g=meta.k8s.io;v=v1", None),

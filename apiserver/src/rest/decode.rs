@@ -80,6 +80,38 @@ impl Call<'_> {
         Ok(self.served.from_wire(self.settle(decoded)?))
     }
 
+    /// Decodes an applied configuration. It names its kind, and no field that the kind does not have: ownership of a field that is
+    /// dropped would mean nothing.
+    pub fn decode_applied(&self, body: &Bytes) -> Outcome<Value> {
+        let kind = self.kind();
+        let given = decode::untyped(body).map_err(failure)?;
+        for field in ["apiVersion", "kind"] {
+            if given[field].as_str().is_none_or(str::is_empty) {
+                let text = format!(
+                    "Object '{}' is missing in the applied configuration",
+                    if field == "kind" { "Kind" } else { "apiVersion" }
+                );
+                return Err(Status::bad_request(text).into());
+            }
+        }
+        let decoded = decode(Input::ApplyYaml, body, kind.group, kind.version, kind.kind)?;
+        let decoded = match self.served.as_custom() {
+            Some(version) => version.pruned(decoded),
+            None => decoded,
+        };
+        if let Some(unknown) = decoded.unknown.first() {
+            let text = format!(
+                "failed to create typed patch object ({}/{}; {}, Kind={}): .{unknown}: field not declared in schema",
+                self.namespace,
+                self.name,
+                kind.api_version(),
+                kind.kind
+            );
+            return Err(Status::bad_request(text).into());
+        }
+        Ok(self.served.from_wire(self.settle(decoded)?))
+    }
+
     /// The type of what this call's clients send.
     pub fn wire_type(&self) -> Type<'_> {
         match self.served.as_custom() {

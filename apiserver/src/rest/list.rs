@@ -228,7 +228,7 @@ async fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Res
     let size: usize = page.objects.iter().map(|object| object.weight()).sum();
     let mut out = BytesMut::with_capacity(size.min(CHUNK) + 256);
     writer.list_head(served, &metadata, &mut out);
-    if size <= CHUNK || writer.output.encoding == Encoding::Yaml {
+    if size <= CHUNK || writer.output.encoding != Encoding::Json {
         for (at, object) in page.objects.iter().enumerate() {
             if at > 0 {
                 out.extend_from_slice(b",");

@@ -7,6 +7,9 @@ use crate::http::negotiate::{Encoding, Output, Projection};
 use crate::http::{Outcome, Response};
 use crate::served::Served;
 use bytes::{Bytes, BytesMut};
+use gantry_apimachinery::meta::split_api_version;
+use gantry_apimachinery::protobuf;
+use gantry_apimachinery::schema::{Schema, Type};
 use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
 use http::StatusCode;
@@ -145,7 +148,20 @@ pub fn respond_in(encoding: Encoding, code: StatusCode, body: Bytes) -> Outcome<
             let text = serde_saphyr::to_string(&value).map_err(Status::internal)?;
             Ok(respond(code, "application/yaml", text))
         }
+        Encoding::Protobuf => {
+            let value: Value = serde_json::from_slice(&body).map_err(Status::internal)?;
+            Ok(respond(code, PROTOBUF, protobuf::encode(&value, message_type(&value)?)))
+        }
     }
+}
+
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The message that an object travels as. Custom resources and rows have none.
+pub fn message_type(object: &Value) -> Outcome<Type<'static>> {
+    let (group, version) = split_api_version(object["apiVersion"].as_str().unwrap_or(""));
+    let known = Schema::builtin().kind(group, version, object["kind"].as_str().unwrap_or(""));
+    known.ok_or_else(|| Status::not_acceptable(&["application/json", "application/yaml"]).into())
 }
 
 fn metadata_only(object: &Object) -> Bytes {

@@ -104,7 +104,7 @@ fn typed(call: &Call<'_>, mut new: Value) -> Outcome<Value> {
 
 /// Server-side apply: creates the object when it is not there.
 async fn apply(call: &Call<'_>, body: &Bytes) -> Outcome<Written> {
-    let applied = call.decode(Input::ApplyYaml, body)?;
+    let applied = call.decode_applied(body)?;
     if applied["metadata"].get("managedFields").is_some_and(|fields| fields.as_array().is_some_and(|f| !f.is_empty())) {
         return Err(Status::bad_request("metadata.managedFields must be nil").into());
     }

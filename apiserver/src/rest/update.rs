@@ -31,13 +31,15 @@ pub async fn update(call: &Call<'_>, transform: &Transform<'_>) -> Outcome<Writt
     let (kind, name) = (call.kind(), call.name);
     let mut cached = call.served.resource.get(&call.path(name)).and_then(|object| Stored::from_cache(&object).ok());
     let mut fresh = None;
-    for attempt in 0..TRIES {
+    // Races that the object's own key did not lose.
+    let mut beside = 0;
+    for _ in 0..TRIES {
         let from_cache = cached.is_some();
         let old = match (cached.take(), fresh.take()) {
             (Some(stored), _) | (None, Some(stored)) => stored,
             (None, None) => call.live().await?.ok_or_else(|| call.not_found())?,
         };
-        let outcome = attempt_once(call, transform, old.clone(), attempt).await;
+        let outcome = attempt_once(call, transform, old.clone(), beside).await;
         match outcome {
             // Refused by what may be an old copy: look again at the store's.
             Err(_) if from_cache => continue,
@@ -45,7 +47,10 @@ pub async fn update(call: &Call<'_>, transform: &Transform<'_>) -> Outcome<Writt
             Ok(Attempt::Written(written)) => return Ok(written),
             Ok(Attempt::Lost(Some(Some(now)))) => fresh = Some(now),
             Ok(Attempt::Lost(Some(None))) => return Err(call.not_found().into()),
-            Ok(Attempt::Lost(None)) => fresh = Some(old),
+            Ok(Attempt::Lost(None)) => {
+                beside += 1;
+                fresh = Some(old);
+            }
         }
     }
     Err(Status::conflict(&kind.resource(), name).into())

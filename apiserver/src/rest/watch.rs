@@ -4,14 +4,15 @@
 
 use super::call::Call;
 use super::list::{await_now, await_version};
-use super::output::Writer;
+use super::output::{Writer, message_type};
 use crate::cache::{Event, EventType, From, Object, Selection, Subscription, Tree};
 use crate::http::body::{JSON, respond, stream};
-use crate::http::negotiate::Projection;
+use crate::http::negotiate::{Encoding, Projection};
 use crate::http::{Outcome, Query, Response};
 use crate::served::Served;
 use bytes::{Bytes, BytesMut};
-use futures::Stream;
+use futures::{Stream, StreamExt};
+use gantry_apimachinery::protobuf;
 use gantry_apimachinery::status::Status;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -89,9 +90,29 @@ pub async fn watch(
         after: if let From::After(revision) = from { revision } else { 0 },
         state: Phase::Initial(subscription),
     };
+    if stream_of.writer.output.encoding == Encoding::Protobuf {
+        if call.served.as_custom().is_some() {
+            return Err(Status::not_acceptable(&["application/json"]).into());
+        }
+        let mut response = respond(StatusCode::OK, "application/vnd.kubernetes.protobuf;stream=watch", Bytes::new());
+        *response.body_mut() = stream(stream_of.into_stream().map(|lines| in_protobuf(&lines)));
+        return Ok(response);
+    }
     let mut response = respond(StatusCode::OK, JSON, Bytes::new());
     *response.body_mut() = stream(stream_of.into_stream());
     Ok(response)
+}
+
+/// The same events as protobuf frames.
+fn in_protobuf(lines: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(lines.len());
+    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let event: Value = serde_json::from_slice(line).unwrap_or_default();
+        if let Ok(ty) = message_type(&event["object"]) {
+            out.extend_from_slice(&protobuf::watch_frame(event["type"].as_str().unwrap_or(""), &event["object"], ty));
+        }
+    }
+    out.freeze()
 }
 
 fn timeout_s(asked: Option<i64>, entropy: u64) -> u64 {
