@@ -148,6 +148,25 @@ pub fn merge(
     }
 }
 
+/// [`merge`] without force, for `kubectl`, which may come from client-side apply: what the object's last applied configuration
+/// (`kubectl.kubernetes.io/last-applied-configuration`) has is its own already, whoever the owner is said to be.
+pub fn merge_upgrading(
+    live: Option<&Value>,
+    applied: &Value,
+    ty: Type<'_>,
+    writer: &Writer<'_>,
+) -> Result<Value, ApplyError> {
+    let outcome = merge(live, applied, ty, writer, false);
+    let Err(ApplyError::Conflicts(conflicts)) = &outcome else { return outcome };
+    let last = live.and_then(|live| live["metadata"]["annotations"][LAST_APPLIED].as_str());
+    let Some(last) = last.and_then(|text| serde_json::from_str::<Value>(text).ok()) else { return outcome };
+    let own = FieldSet::of(&last, At::root(ty)).paths();
+    let others: Vec<Conflict> = conflicts.iter().filter(|conflict| !own.contains(&conflict.path)).cloned().collect();
+    if others.is_empty() { merge(live, applied, ty, writer, true) } else { Err(ApplyError::Conflicts(others)) }
+}
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// Whether two versions differ at most in when their owners last wrote: such a write is not worth a version.
 pub fn equal_but_times(a: &Value, b: &Value) -> bool {
     if a == b {

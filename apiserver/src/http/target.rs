@@ -79,6 +79,11 @@ impl Target {
             _ => return other(),
         };
         let mut found = ResourcePath { group: group.to_owned(), version: version.clone(), ..ResourcePath::default() };
+        // The old form of a watch: `/api/v1/watch/namespaces/NS/pods`.
+        let (watches, rest) = match rest[0].as_str() {
+            "watch" if rest.len() > 1 => (true, &rest[1..]),
+            _ => (false, rest),
+        };
         let own = |name: &str| NAMESPACE_SUBRESOURCES.contains(&name);
         let rest =
             if rest[0] == "namespaces" && rest.len() > 2 && !(group.is_empty() && rest.len() == 3 && own(&rest[2])) {
@@ -92,7 +97,10 @@ impl Target {
         found.name = steps.next().unwrap_or_default();
         found.subresource = steps.next().unwrap_or_default();
         found.tail = steps.collect::<Vec<_>>().join("/");
-        let verb = verb(method, !found.name.is_empty(), query);
+        let verb = match verb(method, !found.name.is_empty(), query) {
+            Some(verb) if watches => verb.is_read().then_some(Verb::Watch),
+            verb => verb,
+        };
         Self::Resource { verb, path: found }
     }
 }
@@ -150,6 +158,9 @@ mod tests {
         );
         check(Method::DELETE, "/api/v1/namespaces/x/pods", "deletecollection /v1/pods ns=x name= sub= tail=");
         check(Method::GET, "/api/v1/nodes/n/proxy/a/b", "get /v1/nodes ns= name=n sub=proxy tail=a/b");
+        check(Method::GET, "/api/v1/watch/namespaces/x/pods", "watch /v1/pods ns=x name= sub= tail=");
+        check(Method::GET, "/api/v1/watch/nodes/n", "watch /v1/nodes ns= name=n sub= tail=");
+        check(Method::POST, "/api/v1/watch/nodes", "none /v1/nodes ns= name= sub= tail=");
         check(Method::TRACE, "/api/v1/nodes/n", "none /v1/nodes ns= name=n sub= tail=");
     }
 }

@@ -80,7 +80,7 @@ impl Call<'_> {
         Ok(self.served.from_wire(self.settle(decoded)?))
     }
 
-    /// Decodes an applied configuration. It names its kind, and no field that the kind does not have: ownership of a field that is
+    /// Decodes an applied configuration, in the request's version. It names its kind, and no field that the kind does not have: ownership of a field that is
     /// dropped would mean nothing.
     pub fn decode_applied(&self, body: &Bytes) -> Outcome<Value> {
         let kind = self.kind();
@@ -109,7 +109,7 @@ impl Call<'_> {
             );
             return Err(Status::bad_request(text).into());
         }
-        Ok(self.served.from_wire(self.settle(decoded)?))
+        self.settle(decoded)
     }
 
     /// The type of what this call's clients send.

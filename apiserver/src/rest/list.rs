@@ -82,6 +82,7 @@ struct Page {
 
 pub async fn list(call: &Call<'_>, query: &Query, selection: &Selection, writer: &Writer) -> Outcome<Response> {
     let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
+    query.number("timeoutSeconds")?;
     let (version, rule) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
     if rule.is_some() && version.is_none() {
         return Err(bad_match("resourceVersionMatch is forbidden unless resourceVersion is provided"));

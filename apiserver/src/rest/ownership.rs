@@ -5,8 +5,11 @@ use crate::auth::UserInfo;
 use crate::http::Outcome;
 use crate::kinds::value::object_mut;
 use gantry_apimachinery::kinds::{Kind, StoreGroup};
-use gantry_apimachinery::patch::apply::{Writer, merge, track_update};
+use gantry_apimachinery::patch::apply::{Writer, merge, merge_upgrading, track_update};
 use serde_json::Value;
+
+/// The manager that `kubectl apply --server-side` names itself.
+const KUBECTL: &str = "kubectl";
 
 /// The top-level fields that a write through this door neither changes nor owns.
 fn ignored(kind: &Kind, subresource: Option<&str>) -> &'static [&'static str] {
@@ -62,8 +65,15 @@ pub fn apply(call: &Call<'_>, live: Option<&Value>, applied: &Value) -> Outcome<
     }
     // The version is a precondition of the write, not a field that the manager owns.
     let version = metadata.as_object_mut().and_then(|metadata| metadata.remove("resourceVersion"));
-    let merged = merge(live, &applied, call.served.schema(), &writer(call), call.options.force);
-    let mut merged = merged.map_err(gantry_apimachinery::status::Status::from)?;
+    // Fields belong to managers as the request's version names them.
+    let live = live.map(|live| call.served.to_wire(live.clone()));
+    let (ty, writer) = (call.wire_type(), writer(call));
+    let merged = match call.options.force {
+        false if writer.manager == KUBECTL => merge_upgrading(live.as_ref(), &applied, ty, &writer),
+        force => merge(live.as_ref(), &applied, ty, &writer, force),
+    };
+    let merged = merged.map_err(gantry_apimachinery::status::Status::from)?;
+    let mut merged = call.served.from_wire(merged);
     if let Some(version) = version {
         merged["metadata"]["resourceVersion"] = version;
     }

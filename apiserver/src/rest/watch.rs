@@ -50,7 +50,10 @@ pub async fn watch(
             await_now(call).await?;
             From::Contents
         }
-        (false, None) if query.has("sendInitialEvents") => From::Now,
+        (false, None) if query.has("sendInitialEvents") => {
+            await_now(call).await?;
+            From::Now
+        }
         (false, None) => {
             await_now(call).await?;
             From::Contents

@@ -60,6 +60,21 @@ fn containers_of(object: &Value) -> &Value {
 }
 
 #[test]
+fn kubectl_takes_over_what_it_applied_on_the_client_side() {
+    let mut made = deployment(json!({"replicas": 3}));
+    let last = deployment(json!({"replicas": 3})).to_string();
+    made["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": last});
+    let live = update(None, &made, "kubectl-client-side-apply", 1);
+    let applied = deployment(json!({"replicas": 5}));
+    let writer = |manager| Writer { manager, subresource: "", now: Timestamp::from_secs(2), ignored: &["status"] };
+    let merged = merge_upgrading(Some(&live), &applied, ty(&live), &writer("kubectl")).unwrap();
+    assert_eq!(merged["spec"]["replicas"], 5);
+    let mut other = live.clone();
+    other["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
+    assert!(merge_upgrading(Some(&other), &applied, ty(&live), &writer("kubectl")).is_err());
+}
+
+#[test]
 fn an_applier_owns_exactly_what_it_applied() {
     let made = apply(None, &config(json!({"a": "1"})), "m", 5).unwrap();
     let expect = json!([{
