@@ -102,40 +102,42 @@ struct Written<'a> {
     deletes: Vec<&'a Delete>,
 }
 
-/// No key may be put twice, or put and deleted. The branches of one transaction exclude each other (etcd's rule).
+/// No key may be put twice. What one operation deletes, none beside it may put, nor any that is nested beside it and comes
+/// later; the branches of one transaction exclude each other (etcd's rule, which lets a nested transaction delete what one
+/// before it has put).
 fn check_doubles(txn: &Txn) -> Result<(), StoreError> {
     writes(&txn.success)?;
     writes(&txn.failure).map(drop)
 }
 
 fn writes(ops: &[Op]) -> Result<Written<'_>, StoreError> {
-    let mut all = Written::default();
+    let deleted = ops.iter().filter_map(|op| if let Op::Delete(delete) = op { Some(delete) } else { None });
+    let mut all = Written { deletes: deleted.collect(), ..Written::default() };
     for op in ops {
-        match op {
-            Op::Put(put) => {
-                if !all.puts.insert(&put.key) {
-                    return Err(StoreError::DuplicateKey(put.key.clone()));
-                }
-            }
-            Op::Delete(delete) => all.deletes.push(delete),
-            Op::Range(_) => {}
-            Op::Txn(nested) => {
-                // Either branch may run beside the operations around it, but not beside the other.
-                let (one, other) = (writes(&nested.success)?, writes(&nested.failure)?);
-                if let Some(double) = one.puts.iter().chain(&other.puts).find(|key| all.puts.contains(*key)) {
-                    return Err(StoreError::DuplicateKey(Bytes::clone(double)));
-                }
-                for branch in [one, other] {
-                    all.puts.extend(branch.puts);
-                    all.deletes.extend(branch.deletes);
-                }
-            }
+        let Op::Txn(nested) = op else { continue };
+        // Either branch may run beside the operations around it, but not beside the other.
+        let (one, other) = (writes(&nested.success)?, writes(&nested.failure)?);
+        if let Some(double) = one.puts.iter().chain(&other.puts).find(|key| all.writes(key)) {
+            return Err(StoreError::DuplicateKey(Bytes::clone(double)));
+        }
+        for branch in [one, other] {
+            all.puts.extend(branch.puts);
+            all.deletes.extend(branch.deletes);
         }
     }
-    let deleted = |key: &&Bytes| all.deletes.iter().any(|delete| deletes(delete, key));
-    match all.puts.iter().copied().find(deleted) {
-        Some(double) => Err(StoreError::DuplicateKey(double.clone())),
-        None => Ok(all),
+    for op in ops {
+        let Op::Put(put) = op else { continue };
+        if all.writes(&put.key) {
+            return Err(StoreError::DuplicateKey(put.key.clone()));
+        }
+        all.puts.insert(&put.key);
+    }
+    Ok(all)
+}
+
+impl Written<'_> {
+    fn writes(&self, key: &Bytes) -> bool {
+        self.puts.contains(key) || self.deletes.iter().any(|delete| deletes(delete, key))
     }
 }
 
@@ -188,7 +190,7 @@ mod tests {
     fn limits() {
         let gets = |n: usize| (0..n).map(|_| Op::get("a")).collect::<Vec<_>>();
         let wide = || vec![nested(gets(MAX_OPERATIONS - 1), vec![])];
-        let rows: [(&str, Vec<Op>, Result<(), &str>); 15] = [
+        let rows: [(&str, Vec<Op>, Result<(), &str>); 21] = [
             ("largest value", vec![put("a", MAX_VALUE_BYTES)], Ok(())),
             ("value too large", vec![put("a", MAX_VALUE_BYTES + 1)], Err("a value is")),
             ("empty key", vec![put("", 1)], Err("a key is empty")),
@@ -199,6 +201,28 @@ mod tests {
             ("delete twice", vec![delete("a", "c"), delete("b", "")], Ok(())),
             ("put beside a nested put", vec![put("a", 1), nested(vec![], vec![put("a", 1)])], Err("duplicate key")),
             ("puts in branches that exclude each other", vec![nested(vec![put("a", 1)], vec![put("a", 1)])], Ok(())),
+            ("delete and put in such branches", vec![nested(vec![delete("a", "")], vec![put("a", 1)])], Ok(())),
+            ("and the other way round", vec![nested(vec![put("a", 1)], vec![delete("a", "")])], Ok(())),
+            (
+                "delete in a nested one after a put in another",
+                vec![nested(vec![put("a", 1)], vec![]), nested(vec![delete("a", "")], vec![])],
+                Ok(()),
+            ),
+            (
+                "and before it",
+                vec![nested(vec![delete("a", "")], vec![]), nested(vec![], vec![put("a", 1)])],
+                Err("duplicate key"),
+            ),
+            (
+                "put beside a nested delete",
+                vec![put("a", 1), nested(vec![delete("a", "")], vec![])],
+                Err("duplicate key"),
+            ),
+            (
+                "delete beside a nested put",
+                vec![nested(vec![put("b", 1)], vec![]), delete("a", "c")],
+                Err("duplicate key"),
+            ),
             ("get twice", vec![Op::get("a"), Op::get("a")], Ok(())),
             ("too many", gets(MAX_OPERATIONS + 1), Err("more than 128 operations")),
             ("as many as may be, nested", wide(), Ok(())),

@@ -37,8 +37,9 @@ impl Model {
             return None;
         }
         let mut state = self.now().clone();
-        let mut reply = self.run(&chosen, &mut state);
-        if state != *self.now() {
+        let mut changed = false;
+        let mut reply = self.run(&chosen, &mut state, &mut changed);
+        if changed {
             self.states.push(state);
         }
         reply.revision = Revision(self.revision());
@@ -70,10 +71,11 @@ impl Model {
         })
     }
 
-    fn run(&self, chosen: &Chosen, state: &mut State) -> TxnReply {
+    /// What was put and deleted again is a change, too.
+    fn run(&self, chosen: &Chosen, state: &mut State, changed: &mut bool) -> TxnReply {
         let next = Revision(self.revision() + 1);
         let ops = chosen.steps.iter().map(|step| match step {
-            Step::Nested(nested) => OpReply::Txn(self.run(nested, state)),
+            Step::Nested(nested) => OpReply::Txn(self.run(nested, state, changed)),
             Step::Op(Op::Put(put)) => {
                 let old = state.get(&put.key).cloned();
                 let kv = KeyValue {
@@ -85,6 +87,7 @@ impl Model {
                     lease: old.as_ref().filter(|_| put.keep_lease).map_or(put.lease, |old| old.lease),
                 };
                 state.insert(put.key.clone(), kv);
+                *changed = true;
                 OpReply::Put { prev: old.filter(|_| put.prev_kv) }
             }
             Step::Op(Op::Delete(delete)) => {
@@ -92,10 +95,11 @@ impl Model {
                 let keys: Vec<_> = state.keys().filter(|key| span.contains(key)).cloned().collect();
                 let gone: Vec<_> = keys.iter().filter_map(|key| state.remove(key)).collect();
                 let deleted = gone.len() as u64;
+                *changed |= deleted > 0;
                 OpReply::Delete { deleted, prev: if delete.prev_kv { gone } else { vec![] } }
             }
             Step::Op(Op::Range(range)) => {
-                let now = if state == self.now() { Revision(self.revision()) } else { next };
+                let now = if *changed { next } else { Revision(self.revision()) };
                 let from = match range.revision {
                     Some(at) if at != now => &self.states[at.0 as usize],
                     _ => &*state,
@@ -105,7 +109,7 @@ impl Model {
             Step::Op(Op::Txn(_)) => unreachable!("chosen"),
         });
         let ops = ops.collect();
-        let revision = if state == self.now() { Revision(self.revision()) } else { next };
+        let revision = if *changed { next } else { Revision(self.revision()) };
         TxnReply { succeeded: chosen.succeeded, revision, ops }
     }
 
