@@ -44,7 +44,7 @@ mod proto {
 
 pub use backup::{BackupError, Restore, SavedSnapshot, inspect, restore, save, save_stopped};
 pub use etcd::{MemberStatus, RemoteStore, member_status};
-pub use group::{Group, GroupConfig, GroupError, IdentityError, Reading, metrics_text};
+pub use group::{Ended, Group, GroupConfig, GroupError, IdentityError, Reading, metrics_text};
 pub use hub::HubStats;
 pub use limits::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TXN_BYTES, MAX_VALUE_BYTES};
 pub use mem::MemStore;

@@ -109,7 +109,7 @@ impl Handle {
     /// before and of those after.
     pub async fn finish_change(&self) {
         let half_done = self.configurations().len() > 1;
-        if !half_done || !self.raft.is_leader() {
+        if !half_done || !self.is_leader() {
             return;
         }
         // One that is under way finishes itself.
@@ -138,7 +138,7 @@ impl Handle {
     }
 
     fn leads(&self) -> Result<(), ChangeError> {
-        if self.raft.is_leader() { Ok(()) } else { Err(ChangeError::NotLeader(self.metrics().current_leader)) }
+        if self.is_leader() { Ok(()) } else { Err(ChangeError::NotLeader(self.metrics().current_leader)) }
     }
 
     async fn begin_change(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, ChangeError> {

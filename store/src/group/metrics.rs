@@ -35,8 +35,8 @@ impl Handle {
         let (lag, hub) = (self.compaction_lag(), self.hub.stats());
         let (c, g) = ("counter", "gauge");
         let numbers = vec![
-            ("has_leader", "Whether the member knows a leader", g, yes(raft.current_leader.is_some())),
-            ("is_leader", "Whether the member leads", g, yes(self.raft.is_leader())),
+            ("has_leader", "Whether the member knows a leader", g, yes(self.leader().is_some())),
+            ("is_leader", "Whether the member leads", g, yes(self.is_leader())),
             ("leader_changes_total", "Leaders that the member has seen begin", c, count(&counts.leader_changes)),
             ("term", "Raft's term", g, raft.current_term as f64),
             ("log_index", "The newest log entry", g, raft.last_log_index.unwrap_or(0) as f64),

@@ -4,8 +4,10 @@
 
 mod clock;
 mod config;
+mod ending;
 mod ground;
 mod identity;
+mod leader;
 mod lessor;
 #[cfg(test)]
 mod member_tests;
@@ -51,6 +53,7 @@ use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use config::GroupConfig;
+pub use ending::Ended;
 pub use ground::Ground;
 pub use identity::{IdentityError, Owner};
 pub use lessor::Standing;
@@ -109,6 +112,8 @@ pub struct Handle {
     clock: Arc<StoreClock>,
     lessor: Arc<Lessor>,
     changing: Arc<tokio::sync::Mutex<()>>,
+    pub heard: Arc<leader::Heard>,
+    ending: ending::Ending,
 }
 
 impl Handle {
@@ -134,6 +139,13 @@ impl Handle {
     /// Whether the log has no space on its disk.
     pub fn is_full(&self) -> bool {
         self.wal.is_full()
+    }
+
+    /// Tells whoever runs this member that it has ended by itself.
+    fn end(&self, why: Ended) {
+        if self.ending.tell(why.clone()) {
+            tracing::error!(group = &*self.group, member = self.member, "{why}");
+        }
     }
 
     pub fn wal_bytes_after(&self, index: u64) -> u64 {
@@ -295,7 +307,12 @@ impl Group {
     }
 
     pub fn is_leader(&self) -> bool {
-        self.handle.raft.is_leader()
+        self.handle.is_leader()
+    }
+
+    /// Waits until the member ends by itself, and tells why: from then on it serves nothing, and only has to be shut down.
+    pub async fn ended(&self) -> Ended {
+        self.handle.ending.come().await
     }
 
     /// Writes a snapshot now and lets the log before it go.
@@ -367,6 +384,8 @@ async fn start_raft(config: &GroupConfig, ground: &Ground) -> Result<Handle, Gro
         clock,
         lessor: Arc::default(),
         changing: Arc::default(),
+        heard: Arc::default(),
+        ending: ending::Ending::default(),
     })
 }
 

@@ -2,6 +2,7 @@
 //! stand, how far history is compacted. It decides nothing but to name the cluster once, as its first leader.
 
 use super::Handle;
+use super::ending::Ended;
 use super::identity::Owner;
 use super::metrics::LAG_BOUND_MS;
 use super::propose::Proposer;
@@ -44,9 +45,18 @@ struct Told {
 pub async fn run(handle: Handle, proposer: Proposer, dir: PathBuf, cancel: CancellationToken) {
     let mut raft = handle.raft.metrics();
     let mut told = Told { compacted: handle.hub.look(Mvcc::oldest).0, ..Told::default() };
+    let mut gone = false;
     let mut timer = tokio::time::interval(EVERY);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
+        if let Some(what) = handle.stopped(&cancel, gone) {
+            let (group, member) = (handle.group.to_string(), handle.member);
+            handle.end(Ended::Failed { group, member, what });
+        }
+        if handle.ending.has_come() {
+            // Nobody is answered any more, and no task tries again what cannot be done.
+            return cancel.cancel();
+        }
         told.leader(&handle);
         match handle.hub.look(|state| state.identity().map(|identity| identity.cluster)) {
             Some(cluster) if told.cluster != cluster => {
@@ -67,14 +77,24 @@ pub async fn run(handle: Handle, proposer: Proposer, dir: PathBuf, cancel: Cance
                 });
                 told.lag(&handle);
             }
-            changed = raft.changed() => if changed.is_err() { return },
+            changed = raft.changed() => gone = changed.is_err(),
+            _ = handle.ending.come() => {}
         }
+    }
+}
+
+impl Handle {
+    /// Why Raft does not run any more, unless it was told to stop. It says so in the last of its metrics.
+    fn stopped(&self, cancel: &CancellationToken, gone: bool) -> Option<String> {
+        let running = self.metrics().running_state;
+        let why = running.err().map(|fatal| fatal.to_string()).or_else(|| gone.then(|| "Raft has ended".to_owned()));
+        why.filter(|_| !cancel.is_cancelled())
     }
 }
 
 /// Names the cluster, if this member leads one that has no name.
 async fn found(handle: &Handle, proposer: &Proposer) {
-    if !handle.raft.is_leader() {
+    if !handle.is_leader() {
         return;
     }
     let identity = Identity { cluster: random_cluster(), group: handle.group.to_string() };

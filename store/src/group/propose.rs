@@ -13,6 +13,7 @@ use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +24,10 @@ const ENTRY_BYTES: usize = 4 << 20;
 /// Entries on their way at once: while one is made durable, another gathers what comes meanwhile. More would make entries,
 /// and with them rounds of fdatasync, of few commands each.
 const IN_FLIGHT: usize = 2;
+
+/// How long a leader that leads no more may take to tell what became of the writes that it was sent: if it lives, it hears of
+/// its successor at once.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Why commands were not carried out.
 #[derive(Debug)]
@@ -140,12 +145,11 @@ async fn dispatch(handle: &Handle, forwarder: &Arc<Forwarder>, mut batch: Vec<Re
     Counts::one_more(&handle.counts.proposed);
     Counts::one_more(&handle.counts.pending);
     tokio::spawn(async move {
-        let outcome = handle.finish(submitted, &forwarder).await;
+        let outcome = handle.finish(submitted, &forwarder, permit).await;
         handle.counts.pending.fetch_sub(1, Ordering::Relaxed);
         if outcome.is_err() {
             Counts::one_more(&handle.counts.failed);
         }
-        drop(permit);
         answer(outcome, &counts, replies);
     });
 }
@@ -184,7 +188,7 @@ impl Handle {
 
     /// Store time, if this member leads.
     pub fn leader_time(&self) -> Option<u64> {
-        self.raft.is_leader().then(|| self.store_time())
+        self.is_leader().then(|| self.store_time())
     }
 
     async fn submit(&self, commands: Vec<Command>) -> Submitted {
@@ -193,7 +197,7 @@ impl Handle {
     }
 
     async fn submit_entry(&self, entry: Arc<Entry>) -> Submitted {
-        if self.raft.is_leader()
+        if self.is_leader()
             && let Some(alarm) =
                 self.hub.look(|state| quota::raise(state, self.quota_bytes, self.member, &entry.commands))
         {
@@ -242,7 +246,9 @@ impl Handle {
     }
 
     /// Sees an entry through: here if this member leads, otherwise with whoever does, until patience ends.
-    async fn finish(&self, mut submitted: Submitted, forwarder: &Forwarder) -> Outcome {
+    /// The permit is given back when it ends, or when all that is left to do is to hear of a leader that leads no more.
+    async fn finish(&self, mut submitted: Submitted, forwarder: &Forwarder, permit: OwnedSemaphorePermit) -> Outcome {
+        let mut permit = Some(permit);
         let deadline = tokio::time::Instant::now() + PATIENCE;
         let mut last = StoreError::Unavailable("no leader".into());
         loop {
@@ -253,7 +259,7 @@ impl Handle {
                 Err(ProposeError::NotLeader(leader)) => leader,
             };
             if let Some(leader) = leader.filter(|leader| *leader != self.member) {
-                match self.pass_on(forwarder, leader, &entry).await {
+                match self.pass_on(forwarder, leader, &entry, &mut permit).await {
                     Ok(replies) => return Ok(replies),
                     // It is about to hand on the lead.
                     Err(ForwardError::Store(full @ StoreError::DiskFull { .. })) => last = full,
@@ -274,8 +280,34 @@ impl Handle {
         }
     }
 
-    async fn pass_on(&self, forwarder: &Forwarder, leader: u64, entry: &Entry) -> Result<Vec<Reply>, ForwardError> {
-        let replies = forwarder.propose(leader, entry).await?;
+    async fn pass_on(
+        &self,
+        forwarder: &Forwarder,
+        leader: u64,
+        entry: &Entry,
+        permit: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<Vec<Reply>, ForwardError> {
+        let way = forwarder.way(leader, self.term());
+        let mut asked = std::pin::pin!(forwarder.propose(&way, entry));
+        let answered = tokio::select! {
+            biased;
+            answer = &mut asked => Some(answer),
+            () = self.deposed(leader) => None,
+        };
+        let answer = match answered {
+            Some(answer) => answer,
+            None => {
+                drop(permit.take());
+                match tokio::time::timeout(LAST_WORDS, &mut asked).await {
+                    Ok(answer) => answer,
+                    Err(_) => {
+                        way.end();
+                        asked.await
+                    }
+                }
+            }
+        };
+        let replies = answer?;
         let newest = replies.iter().filter_map(|reply| match reply {
             Reply::Txn(txn) => Some(txn.revision),
             Reply::Done(revision) => Some(*revision),

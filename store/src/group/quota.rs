@@ -57,7 +57,7 @@ impl Refusals {
 impl Handle {
     /// Takes out what the alarms refuse, if this member leads: what it has applied is then new enough to say so.
     pub fn sift(&self, commands: Vec<Command>) -> (Vec<Command>, Refusals) {
-        if self.raft.is_leader() {
+        if self.is_leader() {
             self.hub.look(|state| Refusals::sift(state, commands))
         } else {
             (commands, Refusals::default())

@@ -98,8 +98,16 @@ impl Handle {
                 Err(ReadError::NotLeader(leads)) => leads,
             };
             if let Some(leads) = leads.filter(|leads| *leads != self.member) {
-                match leader(leads).await {
+                // A round or a renewal may be asked twice: it is not waited for from one who leads no more.
+                let answer = tokio::select! {
+                    biased;
+                    answer = leader(leads) => answer,
+                    () = self.deposed(leads) => Err(ForwardError::NotLeader),
+                };
+                match answer {
                     Ok(answer) => return Ok(answer),
+                    // A leader that a majority does not follow any more has a successor soon.
+                    Err(ForwardError::Store(StoreError::Unavailable(_))) => {}
                     Err(ForwardError::Store(error)) => return Err(error),
                     Err(ForwardError::NotLeader | ForwardError::Unreachable(_) | ForwardError::Unknown(_)) => {}
                 }
@@ -140,7 +148,7 @@ impl Handle {
 
     /// The leases that have run out, if this member leads.
     pub fn expired_leases(&self) -> Vec<LeaseId> {
-        if !self.raft.is_leader() {
+        if !self.is_leader() {
             return Vec::new();
         }
         self.lessor.expired(self.moment(), &self.hub.view())

@@ -55,7 +55,7 @@ pub async fn run(handle: Handle, cancel: CancellationToken) {
             () = cancel.cancelled() => return,
             _ = timer.tick() => {}
         }
-        if handle.check_disk().is_ok() || !handle.raft.is_leader() || planted(Plant::FullDiskLeads) {
+        if handle.check_disk().is_ok() || !handle.is_leader() || planted(Plant::FullDiskLeads) {
             continue;
         }
         let Some(to) = handle.successor() else { continue };

@@ -17,6 +17,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 /// Batches that wait to be sent. A full queue makes callers wait.
@@ -34,11 +35,27 @@ struct Waiting {
     answer: oneshot::Sender<Outcome>,
 }
 
+/// One stream to a leader, of one term.
+#[derive(Clone)]
+pub struct Way {
+    leader: u64,
+    term: u64,
+    queue: mpsc::Sender<Waiting>,
+    end: CancellationToken,
+}
+
+impl Way {
+    /// Waits for the leader no longer: what was sent is unknown, what waits is not sent.
+    pub fn end(&self) {
+        self.end.cancel();
+    }
+}
+
 /// Keeps one stream to the last leader that it was told of.
 pub struct Forwarder {
     peers: Peers,
     next: AtomicU64,
-    stream: Mutex<Option<(u64, mpsc::Sender<Waiting>)>>,
+    stream: Mutex<Option<Way>>,
 }
 
 impl Forwarder {
@@ -46,32 +63,33 @@ impl Forwarder {
         Self { peers, next: AtomicU64::new(0), stream: Mutex::new(None) }
     }
 
-    pub async fn propose(&self, leader: u64, entry: &Entry) -> Outcome {
+    pub async fn propose(&self, way: &Way, entry: &Entry) -> Outcome {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, outcome) = oneshot::channel();
         let waiting = Waiting { number, body: wire::put_forward(number, entry).into(), answer };
         let not_sent = || ForwardError::Unreachable("the stream to the leader ended before this was sent".into());
-        self.queue(leader).send(waiting).await.map_err(|_| not_sent())?;
+        way.queue.send(waiting).await.map_err(|_| not_sent())?;
         outcome.await.unwrap_or_else(|_| Err(not_sent()))
     }
 
-    /// The queue of the stream to `leader`, begun anew if that ended. One to another member ends with what it has.
-    fn queue(&self, leader: u64) -> mpsc::Sender<Waiting> {
+    /// The stream to `leader`, begun anew if that ended. One to another member, or of another term, ends with what it has.
+    pub fn way(&self, leader: u64, term: u64) -> Way {
         let mut stream = self.stream.lock();
-        if let Some((to, queue)) = &*stream
-            && *to == leader
-            && !queue.is_closed()
+        if let Some(way) = &*stream
+            && (way.leader, way.term) == (leader, term)
+            && !way.queue.is_closed()
         {
-            return queue.clone();
+            return way.clone();
         }
         let (queue, waiting) = mpsc::channel(QUEUE);
-        *stream = Some((leader, queue.clone()));
+        let way = Way { leader, term, queue, end: CancellationToken::new() };
+        *stream = Some(way.clone());
         // If nobody knows where it is, what waits is dropped.
         if let Some(line) = self.peers.line(leader) {
             let open = |batches| line.propose_stream(batches).boxed();
-            tokio::spawn(run(self.peers.clone(), leader, waiting, open));
+            tokio::spawn(run(self.peers.clone(), leader, waiting, way.end.clone(), open));
         }
-        queue
+        way
     }
 }
 
@@ -149,14 +167,22 @@ async fn run(
     peers: Peers,
     leader: u64,
     waiting: mpsc::Receiver<Waiting>,
+    ended: CancellationToken,
     open: impl FnOnce(Batches) -> BoxFuture<'static, Result<Answers, Status>>,
 ) {
     let sent = Sent(Arc::new(Mutex::new(Some(Open { waiting, pending: BTreeMap::new() }))));
     let batches = Batches { peers: peers.clone(), leader, sent: sent.clone() };
-    let end = match tokio::time::timeout(PATIENCE, open(batches)).await {
-        Err(_) => "the leader did not answer in time".to_owned(),
-        Ok(Err(status)) => status.to_string(),
-        Ok(Ok(answers)) => hand_out(&peers, answers, &sent).await,
+    let opened = async {
+        match tokio::time::timeout(PATIENCE, open(batches)).await {
+            Err(_) => "the leader did not answer in time".to_owned(),
+            Ok(Err(status)) => status.to_string(),
+            Ok(Ok(answers)) => hand_out(&peers, answers, &sent).await,
+        }
+    };
+    let end = tokio::select! {
+        biased;
+        () = ended.cancelled() => "it leads no more".to_owned(),
+        end = opened => end,
     };
     drop(sent.0.lock().take());
     tracing::debug!(leader, end, "the stream of writes to the leader ended");
@@ -216,6 +242,10 @@ mod tests {
 
     /// A queue whose stream's other end the test holds, and the stream's end.
     async fn begin() -> (mpsc::Sender<Waiting>, Leader, tokio::task::JoinHandle<()>) {
+        begin_until(CancellationToken::new()).await
+    }
+
+    async fn begin_until(end: CancellationToken) -> (mpsc::Sender<Waiting>, Leader, tokio::task::JoinHandle<()>) {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (opened, frames) = oneshot::channel();
         let (answers, told) = mpsc::channel(QUEUE);
@@ -225,7 +255,7 @@ mod tests {
                 let answers: Answers = tokio_stream::wrappers::ReceiverStream::new(told).boxed();
                 async move { Ok(answers) }.boxed()
             };
-            run(peers(1), 2, waiting, open).await
+            run(peers(1), 2, waiting, end, open).await
         });
         (queue, Leader { peers: peers(2), frames: frames.await.unwrap(), answers }, ended)
     }
@@ -270,6 +300,19 @@ mod tests {
         assert_eq!(leader.hear().await, None, "nothing is sent after the end");
     }
 
+    #[tokio::test]
+    async fn what_a_deposed_leader_has_is_unknown_at_once_and_what_waited_was_not_done() {
+        let end = CancellationToken::new();
+        let (queue, mut leader, ended) = begin_until(end.clone()).await;
+        let (sent, waiting) = (put(&queue, 1).await, put(&queue, 2).await);
+        assert_eq!(leader.hear().await, Some(1));
+        end.cancel();
+        ended.await.unwrap();
+        assert!(matches!(sent.await.unwrap(), Err(ForwardError::Unknown(_))));
+        assert!(waiting.await.is_err(), "nobody sent it");
+        assert_eq!(leader.hear().await, None, "nothing is sent after the end");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_leader_that_does_not_answer_is_given_up_but_one_that_is_owed_nothing_may_be_silent() {
         let (queue, mut leader, ended) = begin().await;
@@ -294,7 +337,7 @@ mod tests {
         let forwarder = Forwarder::new(Peers::new("state", 1, Hub::new(Mvcc::default()), None, roster));
         let entry = Entry { time_ms: 0, commands: Vec::new() };
         for (leader, what) in [(2, "nobody listens"), (3, "nobody knows its address")] {
-            let outcome = forwarder.propose(leader, &entry).await;
+            let outcome = forwarder.propose(&forwarder.way(leader, 1), &entry).await;
             assert!(matches!(outcome, Err(ForwardError::Unreachable(_))), "{what}: {outcome:?}");
         }
     }

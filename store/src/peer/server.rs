@@ -53,6 +53,7 @@ impl PeerService {
             async move {
                 let next = frames.next().await?.and_then(|frame| {
                     let append = group.peers.check(frame).and_then(|body| wire::append(body).map_err(undecodable))?;
+                    group.heard(&append);
                     group.check_room(&append).map(|()| append)
                 });
                 match next {
@@ -103,6 +104,7 @@ impl PeerService {
         let mut frames = Box::pin(frames);
         let head = frames.next().await.ok_or_else(|| Status::invalid_argument("the stream is empty"))??;
         let (vote, meta) = wire::installing(self.open(head)?).map_err(undecodable)?;
+        self.group.heard.note(vote.leader_id.node_id);
         let peers = self.group.peers.clone();
         let chunks = frames.map(move |frame| peers.check(frame?));
         let file = receive(&self.group.snapshots.dir, &meta, chunks).await?;
@@ -113,6 +115,14 @@ impl PeerService {
 }
 
 impl Handle {
+    /// Only one that leads sends entries, or none to be heard; one that was deposed and does not know it yet does not count.
+    fn heard(&self, append: &AppendEntriesRequest<TypeConfig>) {
+        let leader = append.vote.leader_id;
+        if leader.term >= self.term() {
+            self.heard.note(leader.node_id);
+        }
+    }
+
     /// Entries have to be refused before Raft has them: it would not answer, not even to a vote, until they are on disk.
     fn check_room(&self, append: &AppendEntriesRequest<TypeConfig>) -> Result<(), Status> {
         let refuses = self.is_full() && !append.entries.is_empty();
@@ -132,6 +142,7 @@ fn failed(error: impl std::fmt::Display) -> Status {
 impl Peer for PeerService {
     async fn append(&self, request: Request<Frame>) -> Answer {
         let append = wire::append(self.open(request.into_inner())?).map_err(undecodable)?;
+        self.group.heard(&append);
         self.group.check_room(&append)?;
         let response = self.group.raft.append_entries(append).await.map_err(failed)?;
         self.answer(wire::put_appended(&response))

@@ -12,6 +12,7 @@ mod network;
 mod place;
 mod rest;
 mod runtime;
+mod scenes;
 mod tests;
 pub mod watch;
 mod words;

@@ -110,19 +110,7 @@ pub struct World {
 
 /// One run from one seed.
 pub fn run(seed: u64, plant: Option<Plant>) -> Result<Calm, Finding> {
-    note_panics();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.expect("a runtime without I/O needs nothing of the machine");
-    let result = runtime.block_on(async {
-        let started = tokio::time::Instant::now();
-        let (dice, snapshots) = (dice::mix(seed), Snapshots::default());
-        let context =
-            Context { dice, plant, started, trace: 0, moments: 0, panics: Vec::new(), snapshots, full_disks: 0 };
-        CONTEXT.with(|slot| *slot.borrow_mut() = Some(context));
-        World::new().live().await
-    });
-    drop(runtime);
-    let context = CONTEXT.with(|slot| slot.borrow_mut().take()).expect("it was set above");
+    let (result, context) = stage(seed, plant, async { World::begun().await.live().await });
     if let Some(panic) = context.panics.into_iter().next() {
         return Err(Finding::Panicked(panic));
     }
@@ -132,6 +120,32 @@ pub fn run(seed: u64, plant: Option<Plant>) -> Result<Calm, Finding> {
         full_disks: context.full_disks,
         ..calm
     })
+}
+
+/// Lets a scene run under a virtual clock and the dice of `seed`.
+pub fn stage<T>(seed: u64, plant: Option<Plant>, scene: impl Future<Output = T>) -> (T, Context) {
+    note_panics();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without I/O needs nothing of the machine");
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            let started = tokio::time::Instant::now();
+            let (dice, snapshots) = (dice::mix(seed), Snapshots::default());
+            let context =
+                Context { dice, plant, started, trace: 0, moments: 0, panics: Vec::new(), snapshots, full_disks: 0 };
+            CONTEXT.with(|slot| *slot.borrow_mut() = Some(context));
+            scene.await
+        })
+    }));
+    drop(runtime);
+    let context = CONTEXT.with(|slot| slot.borrow_mut().take()).expect("it was set above");
+    match result {
+        Ok(result) => (result, context),
+        Err(panic) => {
+            eprintln!("seed {seed}: {}", context.panics.join("\n"));
+            std::panic::resume_unwind(panic)
+        }
+    }
 }
 
 /// A task's panic would go unseen: whoever waits for the task only hears that it ended.
@@ -167,10 +181,23 @@ impl World {
         })
     }
 
-    async fn live(self: Arc<Self>) -> Result<Calm, Finding> {
+    /// A world whose founders run.
+    pub async fn begun() -> Arc<Self> {
+        let world = Self::new();
         for member in FOUNDERS {
-            self.start(member).await;
+            world.start(member).await;
         }
+        world
+    }
+
+    /// Lets the next write to a member's disk fail, and all after it.
+    pub fn break_disk(&self, id: u64) {
+        if let Some(member) = self.members.lock().get(&id) {
+            member.disk.die_in(1);
+        }
+    }
+
+    async fn live(self: Arc<Self>) -> Result<Calm, Finding> {
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..CLIENTS {
             tasks.spawn(Client::new(self.clone(), number).run());
