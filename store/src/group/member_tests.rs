@@ -53,7 +53,7 @@ async fn caught_up(place: &Place, with: &Place) {
 async fn promote(leader: &Place, id: u64) {
     let promoted = async {
         while let Err(error) = leader.handle().promote_member(id).await {
-            assert!(matches!(error, ChangeError::Behind), "{error:?}");
+            assert!(matches!(error, ChangeError::Behind | ChangeError::NotLeader(None)), "{error:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -110,6 +110,17 @@ async fn members_come_lead_move_and_go() {
 
     // The first member goes for good; its number is not given again.
     three.handle().remove_member(1).await.unwrap();
+    let removed = Ended::Removed { group: "state".into(), member: 1 };
+    assert_eq!(tokio::time::timeout(DEADLINE, one.group().ended()).await.unwrap(), removed);
+    assert!(!one.group().is_leader() && one.handle().leader().is_none());
+    one.group().shutdown().await;
+    // Also if it is started again.
+    let mut one = one;
+    drop(one.group.take());
+    let listener = TcpListener::bind(&one.address).unwrap();
+    let seed = Some((2, two.address.clone()));
+    one.start(1, listener, seed).await;
+    assert_eq!(tokio::time::timeout(DEADLINE, one.group().ended()).await.unwrap(), removed);
     one.group().shutdown().await;
     assert_eq!(voters(&three), [2, 3]);
     two.group().txn(put("k025", "v25")).await.unwrap();

@@ -2,6 +2,7 @@
 //!
 //! What an entry does is `mvcc`'s decision, who leads is Raft's; here they are only put together.
 
+mod belonging;
 mod clock;
 mod config;
 mod ending;
@@ -181,6 +182,9 @@ impl Group {
         tokio::spawn(upkeep::run(handle.clone(), proposer.clone(), config.ttl, config.caps, cancel.clone()));
         tokio::spawn(news::run(handle.clone(), proposer.clone(), config.dir.clone(), cancel.clone()));
         tokio::spawn(room::run(handle.clone(), cancel.clone()));
+        if !ground.simulated() && config.listener.is_some() {
+            tokio::spawn(belonging::run(handle.clone(), cancel.clone()));
+        }
         tokio::spawn(upkeep::revoke_expired(handle.clone(), proposer.clone(), cancel.clone()));
         let group = Self { handle, proposer, reader, stop: Arc::new(cancel.clone().drop_guard()) };
         ground.serve(&group);
