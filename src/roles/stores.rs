@@ -11,7 +11,7 @@ use crate::roles::tls;
 use crate::{preflight, stop};
 use anyhow::Context;
 use gantry_apiserver::Stores;
-use gantry_store::{Caps, Group, GroupConfig, GroupError, RemoteStore, StoreTls};
+use gantry_store::{Caps, Ended, Group, GroupConfig, GroupError, RemoteStore, StoreTls};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
@@ -170,9 +170,32 @@ pub async fn run(args: MemberArgs) -> anyhow::Result<()> {
         () = cancel.cancelled() => return Ok(()),
     };
     tracing::info!(group = args.group, member = args.member_id, %listen, "store member serves");
-    cancel.cancelled().await;
-    group.shutdown().await;
-    Ok(())
+    tokio::select! {
+        () = cancel.cancelled() => {
+            group.retire().await;
+            Ok(())
+        }
+        why = group.ended() => {
+            // It serves nothing any more: a supervisor starts it again, unless a person has to act.
+            group.shutdown().await;
+            Err(ended(why))
+        }
+    }
+}
+
+fn ended(why: Ended) -> anyhow::Error {
+    match why {
+        Ended::Removed { .. } => Problem::new(why.to_string()).into(),
+        Ended::Failed { .. } => why.into(),
+    }
+}
+
+/// Waits until one of the groups ends by itself.
+pub async fn first_ended(groups: &[Group]) -> anyhow::Error {
+    if groups.is_empty() {
+        return std::future::pending().await;
+    }
+    ended(futures::future::select_all(groups.iter().map(|group| Box::pin(group.ended()))).await.0)
 }
 
 /// Sets the nice value of every thread of this process; those that they start inherit it.

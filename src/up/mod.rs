@@ -118,8 +118,15 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
     }
     Phase::Ready.announce(&plan.data);
     print_summary(&plan);
-    cancel.cancelled().await;
-    end(&plan, components, groups).await
+    tokio::select! {
+        () = cancel.cancelled() => end(&plan, components, groups).await,
+        failed = stores::first_ended(&groups) => {
+            // Nothing can be kept any more; pods go on, and the next start finds them.
+            cancel.cancel();
+            end(&plan, components, groups).await?;
+            Err(failed.context("a store group of this machine has ended"))
+        }
+    }
 }
 
 /// After the cancellation: the components first, then what they write to. Pods, containerd and the guard go on.
@@ -127,7 +134,7 @@ async fn end(plan: &Plan, components: Components, groups: Vec<Group>) -> anyhow:
     write_file(&plan.data.stopped_file(), b"", 0o644)?;
     components.ended().await;
     for group in groups {
-        group.shutdown().await;
+        group.retire().await;
     }
     Ok(())
 }

@@ -15,6 +15,10 @@ const SILENCE: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(400);
 const LOOKS: u32 = 3;
 
+/// How long a member that is about to stop lets another take the lead, for each that it tries, and how many those are.
+const HANDED_OVER: Duration = Duration::from_secs(1);
+const HEIRS: usize = 2;
+
 /// Which leader this member heard last, and when.
 #[derive(Default)]
 pub struct Heard(Mutex<Option<(u64, Instant)>>);
@@ -48,6 +52,25 @@ impl Handle {
             self.heard.lately(leader)
         };
         (leads && !self.ending.has_come()).then_some(leader)
+    }
+
+    /// Hands the lead to another, if this member leads and another decides: whoever stops in an orderly way leaves nobody without
+    /// a leader. Those that have most of the log come first.
+    pub async fn hand_over(&self) {
+        if !self.is_leader() {
+            return;
+        }
+        let (voters, has) = (self.voters(), self.metrics().replication.unwrap_or_default());
+        let heirs = has.into_iter().filter(|(id, _)| *id != self.member && voters.contains(id));
+        let mut heirs: Vec<_> = heirs.map(|(id, matched)| (matched.map_or(0, |matched| matched.index), id)).collect();
+        heirs.sort_unstable_by_key(|heir| std::cmp::Reverse(*heir));
+        for (_, heir) in heirs.into_iter().take(HEIRS) {
+            match tokio::time::timeout(HANDED_OVER, self.move_leader(heir)).await {
+                Ok(Ok(())) => return tracing::info!(group = &*self.group, leader = heir, "handed the lead on"),
+                Ok(Err(error)) => tracing::warn!(heir, ?error, "the lead was not taken"),
+                Err(_) => tracing::warn!(heir, "the lead was not taken in time"),
+            }
+        }
     }
 
     /// Returns once `leader` does not lead any more, or in another term, as far as this member knows.

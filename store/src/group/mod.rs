@@ -324,6 +324,12 @@ impl Group {
         self.handle.raft.trigger().snapshot().await.map_err(|error| StoreError::Unavailable(error.to_string()))
     }
 
+    /// Stops the member in an orderly way: another leads before this one ends, if one can.
+    pub async fn retire(&self) {
+        self.handle.hand_over().await;
+        self.shutdown().await;
+    }
+
     /// Stops the member: nothing is written or answered after this returns, and its directory can be opened again.
     pub async fn shutdown(&self) {
         self.proposer.stop();
