@@ -1,5 +1,6 @@
 //! How members reach each other: gRPC over mutual TLS, one connection to each. It carries frames and decides nothing.
 
+mod door;
 mod forward;
 mod line;
 mod network;

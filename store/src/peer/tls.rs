@@ -1,12 +1,13 @@
 //! Connections: TCP with mutual TLS when it is configured. Certificates come from the caller; this only applies them.
 
 use super::PeerService;
+use super::door::{Door, Guest, Kind, Shares, raise_files};
 use crate::etcd::EtcdServices;
 use crate::proto::etcd;
 use crate::proto::peer_server::{self, PeerServer};
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use rustls_pki_types::ServerName;
@@ -18,16 +19,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint, Uri};
 
-/// Connections at once on one listener; more wait in the kernel's queue.
-const CONNECTIONS: usize = 1_024;
+/// Until a connection is encrypted and has said its first byte.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// A client that is silent for as long is asked whether it is still there, and gone if it does not answer in time.
+const ASK_AFTER: Duration = Duration::from_secs(20);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// What members (and API servers that run apart) prove themselves with. The server side should require client certificates.
 #[derive(Clone)]
@@ -104,9 +106,8 @@ async fn connect(
 /// ends itself.
 pub async fn serve(listener: TcpListener, tls: Option<StoreTls>, services: Services, cancel: CancellationToken) {
     let acceptor = tls.map(|tls| TlsAcceptor::from(tls.server));
-    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    let door = Door::new(Shares::of(raise_files()));
     loop {
-        let permit = connections.clone().acquire_owned().await.expect("the semaphore is never closed");
         let stream = tokio::select! {
             () = cancel.cancelled() => return,
             accepted = listener.accept() => accepted.map(|(stream, _)| stream),
@@ -114,11 +115,11 @@ pub async fn serve(listener: TcpListener, tls: Option<StoreTls>, services: Servi
         match stream {
             Ok(stream) => {
                 let (acceptor, services, cancel) = (acceptor.clone(), services.clone(), cancel.clone());
+                let guest = Arc::new(door.enter());
                 tokio::spawn(async move {
-                    if let Err(error) = serve_connection(stream, acceptor, services, cancel).await {
+                    if let Err(error) = serve_connection(stream, acceptor, services, guest, cancel).await {
                         tracing::debug!(error, "a connection to the store ended");
                     }
-                    drop(permit);
                 });
             }
             Err(error) => {
@@ -134,17 +135,58 @@ async fn serve_connection(
     stream: TcpStream,
     acceptor: Option<TlsAcceptor>,
     services: Services,
+    guest: Arc<Guest>,
     cancel: CancellationToken,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let io = handshake(stream, acceptor).await?;
-    // HTTP/1 is for those who only look at the metrics.
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http2().initial_stream_window_size(4 << 20).initial_connection_window_size(16 << 20);
-    let connection = builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(services));
+    let ended = async {
+        tokio::select! {
+            () = guest.gone() => {}
+            () = cancel.cancelled() => {}
+        }
+    };
+    let served = async {
+        let io = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, acceptor)).await??;
+        // HTTP/1 is for those who only look at the metrics.
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
+        let mut http2 = builder.http2();
+        http2.timer(TokioTimer::new()).keep_alive_interval(ASK_AFTER).keep_alive_timeout(ANSWER_WITHIN);
+        http2.initial_stream_window_size(4 << 20).initial_connection_window_size(16 << 20);
+        let noted = NotedServices { services, guest: guest.clone() };
+        builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(noted)).await
+    };
     tokio::select! {
-        result = connection => result,
-        () = cancel.cancelled() => Ok(()),
+        result = served => result,
+        () = ended => Ok(()),
     }
+}
+
+/// What one connection asks for, which the door hears.
+#[derive(Clone)]
+struct NotedServices {
+    services: Services,
+    guest: Arc<Guest>,
+}
+
+impl tower::Service<http::Request<Incoming>> for NotedServices {
+    type Response = http::Response<tonic::body::Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
+        let member = service(&request) == Some(peer_server::SERVICE_NAME);
+        self.guest.asks(if member { Kind::Member } else { Kind::Client });
+        self.services.call(request)
+    }
+}
+
+/// The first part of a request's path.
+fn service(request: &http::Request<Incoming>) -> Option<&str> {
+    request.uri().path().trim_start_matches('/').split('/').next()
 }
 
 /// The services of one listener, told apart by their paths.
@@ -166,8 +208,7 @@ impl tower::Service<http::Request<Incoming>> for Services {
     }
 
     fn call(&mut self, request: http::Request<Incoming>) -> Self::Future {
-        let service = request.uri().path().trim_start_matches('/').split('/').next();
-        match service {
+        match service(&request) {
             Some("metrics") => {
                 let text = (self.metrics)();
                 Box::pin(async move { Ok(metrics(text)) })
@@ -194,11 +235,11 @@ fn metrics(text: String) -> http::Response<tonic::body::Body> {
 async fn handshake(stream: TcpStream, acceptor: Option<TlsAcceptor>) -> io::Result<Io> {
     stream.set_nodelay(true)?;
     match acceptor {
-        None => Ok(Io::Plain(stream)),
-        Some(acceptor) => {
-            let accepted = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
-            Ok(Io::Server(Box::new(accepted)))
+        None => {
+            stream.peek(&mut [0]).await?;
+            Ok(Io::Plain(stream))
         }
+        Some(acceptor) => Ok(Io::Server(Box::new(acceptor.accept(stream).await?))),
     }
 }
 
