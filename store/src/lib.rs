@@ -37,6 +37,10 @@ mod proto {
     #![allow(clippy::all, clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
     tonic::include_proto!("gantry.store.v1");
 
+    pub mod health {
+        tonic::include_proto!("grpc.health.v1");
+    }
+
     pub mod etcd {
         tonic::include_proto!("etcdserverpb");
     }

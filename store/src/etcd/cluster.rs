@@ -25,8 +25,8 @@ pub fn change_status(error: ChangeError) -> Status {
     })
 }
 
-fn put_member(member: Member) -> etcd::Member {
-    let url = if member.address.is_empty() { vec![] } else { vec![format!("https://{}", member.address)] };
+fn put_member(member: Member, scheme: &str) -> etcd::Member {
+    let url = if member.address.is_empty() { vec![] } else { vec![format!("{scheme}://{}", member.address)] };
     etcd::Member {
         id: member.id,
         name: format!("member-{}", member.id),
@@ -47,7 +47,12 @@ fn address(urls: &[String]) -> Result<&str, Status> {
 
 impl Face {
     fn members(&self) -> Vec<etcd::Member> {
-        self.handle.members().into_iter().map(put_member).collect()
+        self.put_members(self.handle.members())
+    }
+
+    fn put_members(&self, members: Vec<Member>) -> Vec<etcd::Member> {
+        let scheme = if self.handle.peers.is_encrypted() { "https" } else { "http" };
+        members.into_iter().map(|member| put_member(member, scheme)).collect()
     }
 
     /// The leader to hand a refused change on to, if that is why it was refused.
@@ -89,7 +94,7 @@ impl Cluster for Face {
     async fn member_remove(&self, request: Request<etcd::MemberRemoveRequest>) -> Answer<etcd::MemberRemoveResponse> {
         match self.handle.remove_member(request.get_ref().id).await {
             Ok(members) => {
-                let members = members.into_iter().map(put_member).collect();
+                let members = self.put_members(members);
                 Ok(Response::new(etcd::MemberRemoveResponse { header: self.header_now(), members }))
             }
             Err(error) => self.leader(error, &request)?.member_remove(handed_on(request)).await,
@@ -100,7 +105,7 @@ impl Cluster for Face {
         let etcd::MemberUpdateRequest { id, peer_ur_ls } = request.get_ref();
         match self.handle.move_member(*id, address(peer_ur_ls)?).await {
             Ok(members) => {
-                let members = members.into_iter().map(put_member).collect();
+                let members = self.put_members(members);
                 Ok(Response::new(etcd::MemberUpdateResponse { header: self.header_now(), members }))
             }
             Err(error) => self.leader(error, &request)?.member_update(handed_on(request)).await,
@@ -113,7 +118,7 @@ impl Cluster for Face {
     ) -> Answer<etcd::MemberPromoteResponse> {
         match self.handle.promote_member(request.get_ref().id).await {
             Ok(members) => {
-                let members = members.into_iter().map(put_member).collect();
+                let members = self.put_members(members);
                 Ok(Response::new(etcd::MemberPromoteResponse { header: self.header_now(), members }))
             }
             Err(error) => self.leader(error, &request)?.member_promote(handed_on(request)).await,

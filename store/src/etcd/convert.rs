@@ -1,6 +1,6 @@
 //! The wire's messages to the store's vocabulary and back.
 
-use super::errors::{EMPTY_KEY, LEASE_PROVIDED, VALUE_PROVIDED, plain};
+use super::errors::{EMPTY_KEY, KEY_NOT_FOUND, LEASE_PROVIDED, VALUE_PROVIDED, plain, status};
 use crate::api::{
     Compare, CompareTarget, Delete, Event, EventKind, KeyValue, LeaseId, Only, Op, OpReply, Put, RangeReply,
     RangeRequest, Relation, Revision, SortBy, StoreError, Txn, TxnReply, WatchBatch, WatchRequest,
@@ -98,15 +98,22 @@ pub fn range(range: etcd::RangeRequest) -> Result<RangeRequest, Status> {
         count_only: range.count_only,
         whole: true,
         order,
-        only: Only {
-            min_mod: revision(range.min_mod_revision),
-            max_mod: revision(range.max_mod_revision),
-            min_create: revision(range.min_create_revision),
-            max_create: revision(range.max_create_revision),
-        },
+        only: only(&range),
         start: keyed(&range.key)?,
         end: own(&range.range_end),
     })
+}
+
+/// No key is at or before a negative revision, and every key is after it.
+fn only(range: &etcd::RangeRequest) -> Only {
+    let none = |most: i64| most < 0;
+    let least = |least, most| if none(most) { Revision(u64::MAX) } else { revision(least) };
+    Only {
+        min_mod: least(range.min_mod_revision, range.max_mod_revision),
+        max_mod: revision(range.max_mod_revision),
+        min_create: least(range.min_create_revision, range.max_create_revision),
+        max_create: revision(range.max_create_revision),
+    }
 }
 
 /// Without an order, what is not sorted by key ascends; by key it does so in any case.
@@ -143,6 +150,7 @@ pub fn range_reply(reply: etcd::RangeResponse) -> RangeReply {
 }
 
 pub fn put(put: etcd::PutRequest) -> Result<Put, Status> {
+    let key = keyed(&put.key)?;
     if put.ignore_value && !put.value.is_empty() {
         return Err(plain(VALUE_PROVIDED));
     }
@@ -150,7 +158,7 @@ pub fn put(put: etcd::PutRequest) -> Result<Put, Status> {
         return Err(plain(LEASE_PROVIDED));
     }
     Ok(Put {
-        key: keyed(&put.key)?,
+        key,
         value: own(&put.value),
         lease: LeaseId(put.lease),
         prev_kv: put.prev_kv,
@@ -217,7 +225,7 @@ fn compare(compare: etcd::Compare) -> Result<Compare, Status> {
     };
     let (start, end) = (keyed(&compare.key)?, own(&compare.range_end));
     let union = compare.target_union;
-    if is_negative(union.as_ref()) {
+    if is_negative(compare.target, union.as_ref()) {
         // Every stored number is greater.
         let (relation, number) = match relation {
             Relation::Equal | Relation::Less => (Relation::Less, 0),
@@ -251,12 +259,13 @@ fn compare(compare: etcd::Compare) -> Result<Compare, Status> {
     Ok(Compare { start, end, relation, target })
 }
 
-fn is_negative(union: Option<&TargetUnion>) -> bool {
-    match union {
-        Some(TargetUnion::Version(number) | TargetUnion::CreateRevision(number) | TargetUnion::ModRevision(number)) => {
-            *number < 0
-        }
-        Some(TargetUnion::Value(_) | TargetUnion::Lease(_)) | None => false,
+/// Whether a number that cannot be stored is compared with: one of the target's kind.
+fn is_negative(target: i32, union: Option<&TargetUnion>) -> bool {
+    match (Target::try_from(target), union) {
+        (Ok(Target::Version), Some(TargetUnion::Version(number)))
+        | (Ok(Target::Create), Some(TargetUnion::CreateRevision(number)))
+        | (Ok(Target::Mod), Some(TargetUnion::ModRevision(number))) => *number < 0,
+        _ => false,
     }
 }
 
@@ -278,9 +287,14 @@ fn op(op: etcd::RequestOp) -> Result<Op, Status> {
     Ok(match op.request {
         Some(Request::RequestPut(request)) => Op::Put(put(request)?),
         Some(Request::RequestDeleteRange(request)) => Op::Delete(delete(request)?),
+        // What is before the first revision is compacted here; a range by itself reads the newest instead (etcd's rule).
+        Some(Request::RequestRange(request)) if request.revision < 0 => {
+            let (requested, oldest) = (Revision(0), Revision(1));
+            return Err(status(StoreError::Compacted { requested, oldest }));
+        }
         Some(Request::RequestRange(request)) => Op::Range(range(request)?),
         Some(Request::RequestTxn(request)) => Op::Txn(Box::new(txn(request)?)),
-        None => return Err(plain(EMPTY_KEY)),
+        None => return Err(plain(KEY_NOT_FOUND)),
     })
 }
 
@@ -301,22 +315,49 @@ pub fn txn(request: etcd::TxnRequest) -> Result<Txn, Status> {
     })
 }
 
-/// Nested replies carry the revision alone, as etcd's do.
+/// Nested replies carry the revision alone, and those of transactions not even that, as etcd's do. What deletes nothing
+/// before the first change says the revision before.
 pub fn put_txn_reply(header: Option<ResponseHeader>, reply: TxnReply) -> etcd::TxnResponse {
+    let before = Revision(reply.revision.0 - u64::from(changes(&reply)));
+    put_txn_after(header, before, &mut false, reply)
+}
+
+fn changes(reply: &TxnReply) -> bool {
+    reply.ops.iter().any(|op| match op {
+        OpReply::Put { .. } => true,
+        OpReply::Delete { deleted, .. } => *deleted > 0,
+        OpReply::Range(_) => false,
+        OpReply::Txn(txn) => changes(txn),
+    })
+}
+
+fn put_txn_after(
+    header: Option<ResponseHeader>,
+    before: Revision,
+    changed: &mut bool,
+    reply: TxnReply,
+) -> etcd::TxnResponse {
     let nested =
         |revision: Revision| Some(ResponseHeader { revision: revision.0.cast_signed(), ..ResponseHeader::default() });
-    let of_all = reply.revision;
     let response = |reply| match reply {
         OpReply::Put { prev } => {
-            Response::ResponsePut(etcd::PutResponse { header: nested(of_all), prev_kv: prev.map(put_kv) })
+            *changed = true;
+            Response::ResponsePut(etcd::PutResponse {
+                header: nested(Revision(before.0 + 1)),
+                prev_kv: prev.map(put_kv),
+            })
         }
         OpReply::Delete { deleted, prev } => {
-            Response::ResponseDeleteRange(put_delete_reply(nested(of_all), deleted, prev))
+            *changed |= deleted > 0;
+            let now = Revision(before.0 + u64::from(*changed));
+            Response::ResponseDeleteRange(put_delete_reply(nested(now), deleted, prev))
         }
         OpReply::Range(range) => Response::ResponseRange(put_range_reply(nested(range.revision), range)),
-        OpReply::Txn(txn) => Response::ResponseTxn(put_txn_reply(nested(txn.revision), txn)),
+        OpReply::Txn(txn) => {
+            Response::ResponseTxn(put_txn_after(Some(ResponseHeader::default()), before, changed, txn))
+        }
     };
-    let responses = reply.ops.into_iter().map(|op| etcd::ResponseOp { response: Some(response(op)) });
+    let responses = reply.ops.into_iter().map(response).map(|response| etcd::ResponseOp { response: Some(response) });
     etcd::TxnResponse { header, succeeded: reply.succeeded, responses: responses.collect() }
 }
 
@@ -351,7 +392,9 @@ pub fn put_watch(request: WatchRequest) -> etcd::WatchCreateRequest {
 /// No key means the first that there can be (etcd's rule for watches).
 pub fn watch(request: &etcd::WatchCreateRequest) -> WatchRequest {
     let (start, end) = (first_key(request.key.clone()), request.range_end.clone());
-    WatchRequest { start, end, from: revision(request.start_revision), prev_kv: request.prev_kv }
+    // Before the first revision there is nothing to miss, unless that is compacted.
+    let from = if request.start_revision < 0 { Revision(1) } else { revision(request.start_revision) };
+    WatchRequest { start, end, from, prev_kv: request.prev_kv }
 }
 
 /// Whether no key can be in a watch's range.

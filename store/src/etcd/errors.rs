@@ -25,7 +25,10 @@ pub const BAD_URLS: (Code, &str) = (Code::InvalidArgument, "etcdserver: given me
 pub const NOT_LEARNER: (Code, &str) = (Code::FailedPrecondition, "etcdserver: can only promote a learner member");
 pub const LEARNER_BEHIND: (Code, &str) =
     (Code::FailedPrecondition, "etcdserver: can only promote a learner member which is in sync with leader");
-const KEY_NOT_FOUND: (Code, &str) = (Code::InvalidArgument, "etcdserver: key not found");
+pub const KEY_NOT_FOUND: (Code, &str) = (Code::InvalidArgument, "etcdserver: key not found");
+pub const BAD_TRANSFEREE: (Code, &str) = (Code::FailedPrecondition, "etcdserver: bad leader transferee");
+pub const TOO_DEEP: (Code, &str) = (Code::InvalidArgument, "etcdserver: transactions are nested too deeply");
+const LEARNER: &str = "etcdserver: rpc not supported for learner";
 const TOO_MANY_OPS: (Code, &str) = (Code::InvalidArgument, "etcdserver: too many operations in txn request");
 const DUPLICATE_KEY: (Code, &str) = (Code::InvalidArgument, "etcdserver: duplicate key given in txn request");
 const TOO_LARGE: (Code, &str) = (Code::InvalidArgument, "etcdserver: request is too large");
@@ -33,13 +36,19 @@ const COMPACTED: (Code, &str) = (Code::OutOfRange, "etcdserver: mvcc: required r
 const FUTURE: (Code, &str) = (Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision");
 const LEASE_NOT_FOUND: (Code, &str) = (Code::NotFound, "etcdserver: requested lease not found");
 const LEASE_EXISTS: (Code, &str) = (Code::FailedPrecondition, "etcdserver: lease already exists");
-const NO_LEADER: (Code, &str) = (Code::Unavailable, "etcdserver: no leader");
+pub const NO_LEADER: (Code, &str) = (Code::Unavailable, "etcdserver: no leader");
 const TIMEOUT: (Code, &str) = (Code::Unavailable, "etcdserver: request timed out");
 const NO_SPACE: (Code, &str) = (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded");
 const CORRUPT: (Code, &str) = (Code::DataLoss, "etcdserver: corrupt cluster");
 
 pub fn plain((code, text): (Code, &str)) -> Status {
     Status::new(code, text)
+}
+
+/// What a learner does not do; another member does it.
+pub fn learner() -> Status {
+    let exact = status(StoreError::Unavailable(LEARNER.to_owned()));
+    Status::with_metadata(Code::Unavailable, LEARNER, exact.metadata().clone())
 }
 
 pub fn status(error: StoreError) -> Status {
@@ -66,6 +75,19 @@ pub fn status(error: StoreError) -> Status {
     let mut headers = MetadataMap::new();
     headers.insert_bin(EXACT, BinaryMetadataValue::from_bytes(&exact));
     Status::with_metadata(code, text, headers)
+}
+
+/// What the decoder refuses, in etcd's words: a message that is too long, or nested too deeply.
+pub fn in_etcds_words<B: Default>(response: http::Response<B>) -> http::Response<B> {
+    let Some(refusal) = Status::from_header_map(response.headers()) else { return response };
+    let text = refusal.message();
+    match refusal.code() {
+        Code::OutOfRange if text.contains("message length too large") => {
+            Status::new(Code::ResourceExhausted, "grpc: received message larger than max").into_http()
+        }
+        Code::Internal if text.contains("recursion limit") => plain(TOO_DEEP).into_http(),
+        _ => response,
+    }
 }
 
 /// What a failed call to a store says, if it says so in a way that both sides know.

@@ -1,11 +1,11 @@
 //! The Lease service. Grants and revocations are log entries; what time is left is asked of the leader.
 
 use super::Face;
-use super::errors::{TTL_TOO_LARGE, plain, status};
+use super::errors::{NO_LEADER, TTL_TOO_LARGE, plain, status};
 use crate::api::{LeaseId, StoreError};
 use crate::mvcc::Command;
 use crate::proto::etcd::{self, lease_server::Lease};
-use futures::{Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt, stream};
 use std::hash::{BuildHasher, Hasher};
 use std::pin::Pin;
 use tonic::{Request, Response, Status, Streaming};
@@ -49,6 +49,7 @@ impl Lease for Face {
         &self,
         request: Request<Streaming<etcd::LeaseKeepAliveRequest>>,
     ) -> Answer<Self::LeaseKeepAliveStream> {
+        let leaderless = self.leaderless(self.check_leader(request.metadata().as_ref())?);
         let face = self.clone();
         let answers = request.into_inner().then(move |request| {
             let face = face.clone();
@@ -63,7 +64,16 @@ impl Lease for Face {
                 Ok(etcd::LeaseKeepAliveResponse { header: face.header_now(), id, ttl })
             }
         });
-        Ok(Response::new(Box::pin(answers)))
+        let no_leader = leaderless.map(|()| Err(plain(NO_LEADER)));
+        // Either ends the stream: the client, or that nobody leads.
+        let answers = answers.map(Some).chain(stream::once(std::future::ready(None)));
+        let merged = stream::select(answers, no_leader.into_stream().map(Some));
+        let ended = merged.scan(false, |over, answer| {
+            let next = if *over { None } else { answer };
+            *over = matches!(next, None | Some(Err(_)));
+            std::future::ready(next)
+        });
+        Ok(Response::new(Box::pin(ended)))
     }
 
     async fn lease_time_to_live(

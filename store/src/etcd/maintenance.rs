@@ -1,10 +1,11 @@
 //! The Maintenance service: how a member is, its fingerprint, and a copy of its state.
 
 use super::cluster::change_status;
-use super::errors::status;
+use super::errors::{BAD_TRANSFEREE, plain, status};
 use super::{Face, OURS};
 use crate::api::{Revision, StoreError};
 use crate::backup::BLOCK_BYTES;
+use crate::group::ChangeError;
 use crate::mvcc::{Alarm, AlarmKind, Command};
 use crate::proto::etcd::alarm_request::AlarmAction;
 use crate::proto::etcd::{self, maintenance_server::Maintenance};
@@ -22,7 +23,7 @@ type Answer<T> = Result<Response<T>, Status>;
 type Blobs = Pin<Box<dyn Stream<Item = Result<etcd::SnapshotResponse, Status>> + Send>>;
 
 /// The version whose interface this is; clients decide by it what they may ask.
-const VERSION: &str = "3.5.21";
+pub const VERSION: &str = "3.5.21";
 /// How much of a snapshot goes into one message (etcd's size).
 const BLOB_BYTES: usize = 32 << 10;
 
@@ -73,7 +74,8 @@ impl Maintenance for Face {
         let (index, bytes) = self.handle.snapshots.current().unwrap_or_default();
         let view = self.handle.hub.view();
         let mut errors: Vec<_> = view.alarms().map(alarm_text).collect();
-        if metrics.current_leader.is_none() {
+        let leader = self.handle.leader();
+        if leader.is_none() {
             errors.push("etcdserver: no leader".to_owned());
         }
         let size = (bytes + self.handle.wal_bytes_after(index)).cast_signed();
@@ -83,7 +85,7 @@ impl Maintenance for Face {
             db_size: size,
             db_size_in_use: view.stored_bytes().cast_signed(),
             db_size_quota: self.handle.quota_bytes.cast_signed(),
-            leader: metrics.current_leader.unwrap_or(0),
+            leader: leader.unwrap_or(0),
             raft_index: metrics.last_log_index.unwrap_or(0),
             raft_term: metrics.current_term,
             raft_applied_index: metrics.last_applied.map_or(0, |id| id.index),
@@ -115,7 +117,8 @@ impl Maintenance for Face {
             None if requested > current => return Err(status(StoreError::Future { requested, current })),
             None => return Err(status(StoreError::Compacted { requested, oldest })),
         };
-        let compact_revision = oldest.0.cast_signed();
+        // A store that was never compacted (etcd's number).
+        let compact_revision = if oldest.0 <= 1 { -1 } else { oldest.0.cast_signed() };
         Ok(Response::new(etcd::HashKvResponse { header: self.header(current), hash: short(hash), compact_revision }))
     }
 
@@ -140,7 +143,10 @@ impl Maintenance for Face {
 
     /// Only the leader hands on what it has (etcd's rule).
     async fn move_leader(&self, request: Request<etcd::MoveLeaderRequest>) -> Answer<etcd::MoveLeaderResponse> {
-        self.handle.move_leader(request.into_inner().target_id).await.map_err(change_status)?;
+        self.handle.move_leader(request.into_inner().target_id).await.map_err(|error| match error {
+            ChangeError::NoMember => plain(BAD_TRANSFEREE),
+            error => change_status(error),
+        })?;
         Ok(Response::new(etcd::MoveLeaderResponse { header: self.header_now() }))
     }
 }

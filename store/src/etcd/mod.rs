@@ -4,7 +4,10 @@
 mod auth;
 mod cluster;
 pub mod convert;
+#[cfg(test)]
+mod detail_tests;
 pub mod errors;
+pub mod health;
 mod inquiry;
 mod kv;
 mod lease;
@@ -18,10 +21,13 @@ mod watch;
 use crate::api::Revision;
 use crate::group::{Handle, Serving};
 use crate::proto::etcd::{self, ResponseHeader};
+use futures::future::BoxFuture;
+use tonic::Status;
 
 pub use inquiry::{MemberStatus, member_status};
 pub use remote::RemoteStore;
 
+use crate::proto::health::health_server::HealthServer;
 use etcd::auth_server::AuthServer;
 use etcd::cluster_server::ClusterServer;
 use etcd::kv_server::KvServer;
@@ -31,6 +37,9 @@ use etcd::watch_server::WatchServer;
 
 /// Set by our own clients, who know that an answer may be a part of what they asked for. Others get it whole, as etcd gives it.
 const BOUNDED: &str = "gantry-bounded";
+
+/// Set (to `true`) by a client that would rather hear nothing than what may be old, because nobody leads.
+const HAS_LEADER: &str = "hasleader";
 
 /// Set in a member's status, so that our own clients know it from an etcd.
 const OURS: &str = "gantry-store";
@@ -43,6 +52,21 @@ pub struct Face {
 }
 
 impl Face {
+    /// Refuses a request that asks for a leader while there is none (etcd's rule). Tells whether it asks.
+    pub fn check_leader(&self, headers: &http::HeaderMap) -> Result<bool, Status> {
+        let asks = headers.get(HAS_LEADER).is_some_and(|value| value.as_bytes() == b"true");
+        if asks && self.handle.leader().is_none() { Err(errors::plain(errors::NO_LEADER)) } else { Ok(asks) }
+    }
+
+    /// When a stream ends because nobody leads any more, if its client wants that.
+    fn leaderless(&self, asks: bool) -> BoxFuture<'static, ()> {
+        if !asks {
+            return Box::pin(std::future::pending());
+        }
+        let handle = self.handle.clone();
+        Box::pin(async move { handle.leaderless().await })
+    }
+
     fn header(&self, revision: Revision) -> Option<ResponseHeader> {
         Some(ResponseHeader {
             cluster_id: self.handle.cluster(),
@@ -67,6 +91,8 @@ pub struct EtcdServices {
     pub cluster: ClusterServer<Face>,
     pub maintenance: MaintenanceServer<Face>,
     pub auth: AuthServer<auth::NotEnabled>,
+    pub health: HealthServer<Face>,
+    pub face: Face,
 }
 
 impl EtcdServices {
@@ -81,6 +107,8 @@ impl EtcdServices {
             cluster: ClusterServer::new(face.clone()),
             maintenance: MaintenanceServer::new(face.clone()),
             auth: AuthServer::new(auth::NotEnabled),
+            health: HealthServer::new(face.clone()),
+            face,
         }
     }
 }

@@ -43,24 +43,24 @@ impl Lone {
         crate::peer::channel(&self.address, None).unwrap()
     }
 
-    fn kv(&self) -> KvClient<Channel> {
+    pub fn kv(&self) -> KvClient<Channel> {
         KvClient::new(self.channel())
     }
 }
 
-fn put(key: &str, len: usize) -> PutRequest {
+pub fn put(key: &str, len: usize) -> PutRequest {
     PutRequest { key: key.to_owned().into(), value: vec![7; len].into(), ..PutRequest::default() }
 }
 
-fn range(key: &str) -> RangeRequest {
+pub fn range(key: &str) -> RangeRequest {
     RangeRequest { key: key.to_owned().into(), ..RangeRequest::default() }
 }
 
-fn op(request: Operation) -> RequestOp {
+pub fn op(request: Operation) -> RequestOp {
     RequestOp { request: Some(request) }
 }
 
-fn refused<T: Debug>(what: &str, answer: Result<Response<T>, Status>, code: Code, text: &str) {
+pub fn refused<T: Debug>(what: &str, answer: Result<Response<T>, Status>, code: Code, text: &str) {
     let error = answer.expect_err(what);
     assert_eq!((error.code(), error.message()), (code, text), "{what}");
 }

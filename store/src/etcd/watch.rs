@@ -9,8 +9,9 @@ use crate::hub::{Delivery, Options, Reader, Step};
 use crate::proto::etcd::watch_create_request::FilterType;
 use crate::proto::etcd::watch_request::RequestUnion;
 use crate::proto::etcd::{WatchCreateRequest, WatchRequest, WatchResponse, watch_server::Watch};
+use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, stream};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Instant, Interval};
@@ -30,10 +31,15 @@ impl Watch for Face {
     type WatchStream = Answers;
 
     async fn watch(&self, request: Request<Streaming<WatchRequest>>) -> Result<Response<Answers>, Status> {
-        let session = Session::new(self.clone(), request.into_inner());
-        let answers = stream::unfold(session, |mut session| async move {
-            let answer = session.next().await?;
-            Some((Ok(answer), session))
+        let leaderless = self.leaderless(self.check_leader(request.metadata().as_ref())?);
+        let session = Session::new(self.clone(), request.into_inner(), leaderless);
+        let answers = stream::unfold(Some(session), |session| async move {
+            let mut session = session?;
+            match session.next().await {
+                Ok(answer) => Some((Ok(answer), Some(session))),
+                Err(End::Gone) => None,
+                Err(End::NoLeader) => Some((Err(errors::plain(errors::NO_LEADER)), None)),
+            }
         });
         Ok(Response::new(Box::pin(answers)))
     }
@@ -43,10 +49,16 @@ impl Watch for Face {
 struct Session {
     face: Face,
     requests: Streaming<WatchRequest>,
+    /// The client asks for nothing more; it still listens.
+    asked_all: bool,
+    /// When the client wants the stream to end.
+    leaderless: BoxFuture<'static, ()>,
     reader: Reader,
     /// Answers that are ready: what one request or one delivery makes.
     answers: VecDeque<WatchResponse>,
     next_id: i64,
+    /// Numbers of watches that were cut off by a compaction.
+    spent: BTreeSet<i64>,
     /// A progress answer for all is due once every watch has been told everything up to here.
     owed: Option<Revision>,
     /// Since when the watches that want to hear of it have been quiet.
@@ -54,49 +66,60 @@ struct Session {
     reminder: Option<Interval>,
 }
 
-/// The client is gone.
-struct Gone;
+/// Why a stream ends.
+enum End {
+    /// The client broke it off.
+    Gone,
+    NoLeader,
+}
 
 impl Session {
-    fn new(face: Face, requests: Streaming<WatchRequest>) -> Self {
+    fn new(face: Face, requests: Streaming<WatchRequest>, leaderless: BoxFuture<'static, ()>) -> Self {
         Self {
             reader: Reader::new(&face.handle.hub),
             face,
             requests,
+            asked_all: false,
+            leaderless,
             answers: VecDeque::new(),
             next_id: 0,
+            spent: BTreeSet::new(),
             owed: None,
             quiet: BTreeMap::new(),
             reminder: None,
         }
     }
 
-    /// The next answer; `None` when the client has ended the stream.
-    async fn next(&mut self) -> Option<WatchResponse> {
+    /// The next answer, until the stream ends.
+    async fn next(&mut self) -> Result<WatchResponse, End> {
         loop {
             if let Some(answer) = self.answers.pop_front() {
-                return Some(answer);
+                return Ok(answer);
             }
             match self.reader.step() {
                 Step::Delivery(delivery) => self.deliver(delivery),
                 Step::Busy => {
                     // Requests are heard also while there is always something to tell.
-                    match self.requests.message().now_or_never() {
+                    let request = if self.asked_all { None } else { self.requests.message().now_or_never() };
+                    match request {
                         None => tokio::task::yield_now().await,
-                        Some(request) => self.request(request).ok()?,
+                        Some(request) => self.request(request)?,
+                    }
+                    if (&mut self.leaderless).now_or_never().is_some() {
+                        return Err(End::NoLeader);
                     }
                 }
                 Step::Idle => {
                     self.pay();
                     if self.answers.is_empty() {
-                        self.wait().await.ok()?;
+                        self.wait().await?;
                     }
                 }
             }
         }
     }
 
-    async fn wait(&mut self) -> Result<(), Gone> {
+    async fn wait(&mut self) -> Result<(), End> {
         let reminded = async {
             match &mut self.reminder {
                 Some(reminder) => reminder.tick().await,
@@ -104,7 +127,8 @@ impl Session {
             }
         };
         tokio::select! {
-            request = self.requests.message() => return self.request(request),
+            request = self.requests.message(), if !self.asked_all => return self.request(request),
+            () = &mut self.leaderless => return Err(End::NoLeader),
             () = self.reader.news() => {}
             now = reminded => self.remind(now),
         }
@@ -120,13 +144,16 @@ impl Session {
         self.face.handle.hub.revision()
     }
 
-    fn request(&mut self, request: Result<Option<WatchRequest>, Status>) -> Result<(), Gone> {
-        let Ok(Some(request)) = request else { return Err(Gone) };
+    fn request(&mut self, request: Result<Option<WatchRequest>, Status>) -> Result<(), End> {
+        let Some(request) = request.map_err(|_| End::Gone)? else {
+            self.asked_all = true;
+            return Ok(());
+        };
         match request.request_union {
             Some(RequestUnion::CreateRequest(create)) => self.create(&create),
             Some(RequestUnion::CancelRequest(cancel)) => {
                 let watch_id = cancel.watch_id;
-                if self.reader.close(watch_id) {
+                if self.reader.close(watch_id) || self.spent.remove(&watch_id) {
                     self.quiet.remove(&watch_id);
                     let response = WatchResponse { watch_id, canceled: true, ..WatchResponse::default() };
                     self.answer(self.now(), response);
@@ -140,19 +167,19 @@ impl Session {
 
     fn create(&mut self, create: &WatchCreateRequest) {
         if convert::is_empty_range(create) {
-            return self.refuse(ALL, "mvcc: watcher range is empty".to_owned(), 0);
+            return self.refuse(ALL, true, "mvcc: watcher range is empty".to_owned(), 0);
         }
         let id = match create.watch_id {
             0 => {
-                while self.reader.has(self.next_id) {
+                while self.reader.has(self.next_id) || self.spent.contains(&self.next_id) {
                     self.next_id += 1;
                 }
                 self.next_id += 1;
                 self.next_id - 1
             }
-            id if id < 0 || self.reader.has(id) => {
-                let reason = "etcdserver: duplicate watch ID provided on the WatchStream";
-                return self.refuse(ALL, reason.to_owned(), 0);
+            id if self.reader.has(id) || self.spent.contains(&id) => {
+                let reason = "mvcc: duplicate watch ID provided on the WatchStream";
+                return self.refuse(ALL, true, reason.to_owned(), 0);
             }
             id => id,
         };
@@ -209,12 +236,17 @@ impl Session {
 
     fn end(&mut self, id: i64, error: &StoreError) {
         self.quiet.remove(&id);
-        let compacted = if let StoreError::Compacted { oldest, .. } = error { oldest.0.cast_signed() } else { 0 };
-        self.refuse(id, errors::status(error.clone()).message().to_owned(), compacted);
+        match error {
+            // No reason, and the number stays taken until the client cancels it (etcd's rule).
+            StoreError::Compacted { oldest, .. } => {
+                self.spent.insert(id);
+                self.refuse(id, false, String::new(), oldest.0.cast_signed());
+            }
+            error => self.refuse(id, false, errors::status(error.clone()).message().to_owned(), 0),
+        }
     }
 
-    fn refuse(&mut self, watch_id: i64, cancel_reason: String, compact_revision: i64) {
-        let created = watch_id == ALL;
+    fn refuse(&mut self, watch_id: i64, created: bool, cancel_reason: String, compact_revision: i64) {
         let response = WatchResponse {
             watch_id,
             created,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::api::{Op, Store, Txn};
+use crate::etcd::tests::DEADLINE;
 use crate::group::{Group, GroupConfig};
 use crate::proto::etcd::watch_client::WatchClient;
 use crate::proto::etcd::{Event, KeyValue, WatchCancelRequest, WatchProgressRequest};
@@ -113,6 +114,29 @@ async fn watches_of_one_stream_are_told_each_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_asks_for_nothing_more_still_listens() {
+    let mut place = Place::open().await;
+    place.create(of("a", "")).await;
+    let (closed, _) = mpsc::channel(1);
+    drop(std::mem::replace(&mut place.requests, closed));
+    for _ in 0..3 {
+        let revision = place.put("a").await;
+        let told_now = tokio::time::timeout(DEADLINE, place.answer()).await.unwrap();
+        assert_eq!(told(&told_now), (0, vec![revision.0.cast_signed()]));
+    }
+    assert_eq!(place.group.watch_stats().watches, 1);
+    // The watch goes with the client.
+    drop(place.answers);
+    let gone = async {
+        while place.group.watch_stats().watches > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, gone).await.unwrap();
+    place.group.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn progress_of_all_comes_after_every_event_before_it() {
     let mut place = Place::open().await;
     for _ in 0..20 {
@@ -145,7 +169,21 @@ async fn what_was_compacted_is_refused_with_the_oldest_revision() {
     let refused = place.answer().await;
     assert!(refused.canceled, "{refused:?}");
     assert_eq!(refused.compact_revision, newest.0.cast_signed());
-    // The stream goes on, and the number is free again.
+    assert_eq!(refused.cancel_reason, "");
+    // The stream goes on; the number stays taken until it is cancelled.
+    let again = || WatchCreateRequest { watch_id: 9, start_revision: 1, ..of("a", "") };
+    assert_eq!(place.create(again()).await.watch_id, 9);
+    assert_eq!(place.answer().await.watch_id, 9);
+    let taken = place.create(again()).await;
+    let reason = "mvcc: duplicate watch ID provided on the WatchStream";
+    assert_eq!((taken.watch_id, &taken.cancel_reason[..]), (ALL, reason));
+    place.ask(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: 9 })).await;
+    assert!(place.answer().await.canceled);
+    let free = place.create(WatchCreateRequest { start_revision: -5, ..again() }).await;
+    assert!(free.created && !free.canceled);
+    assert!(place.answer().await.canceled, "what is before the first revision is compacted, too");
+    let negative = place.create(WatchCreateRequest { watch_id: -3, ..of("z", "") }).await;
+    assert_eq!((negative.watch_id, negative.created, negative.canceled), (-3, true, false));
     let created = place.create(WatchCreateRequest { watch_id: refused.watch_id + 1, ..of("a", "") }).await;
     assert!(created.created && !created.canceled);
     let next = place.put("a").await;

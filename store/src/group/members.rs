@@ -5,6 +5,8 @@ use super::{Handle, PATIENCE, RETRY};
 use crate::api::StoreError;
 use crate::plant::{Plant, planted};
 use crate::raft::types::TypeConfig;
+#[cfg_attr(test, allow(unused_imports, reason = "the channel of tests has the method itself"))]
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::{BasicNode, ChangeMembers};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +46,14 @@ impl Handle {
             learner: !voters.contains(id),
         };
         membership.nodes().map(member).collect()
+    }
+
+    /// Whether this member belongs to the group and does not decide.
+    pub fn is_learner(&self) -> bool {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        let membership = metrics.membership_config.membership();
+        membership.get_node(&self.member).is_some() && membership.voter_ids().all(|id| id != self.member)
     }
 
     /// The members that decide, twice while a change of members is half done: then each half has to agree.

@@ -9,6 +9,8 @@ mod ending;
 mod ground;
 mod identity;
 mod leader;
+#[cfg(test)]
+mod leader_tests;
 mod lessor;
 #[cfg(test)]
 mod member_tests;

@@ -101,7 +101,7 @@ async fn concurrent_conditional_writes_have_one_winner() {
 pub struct Cluster {
     dirs: Vec<TempDir>,
     pub members: BTreeMap<u64, String>,
-    groups: Vec<Option<Group>>,
+    pub groups: Vec<Option<Group>>,
     pub spaces: [crate::wal::Space; 3],
     tls: Option<StoreTls>,
 }
@@ -147,7 +147,7 @@ impl Cluster {
         self.groups[i].as_ref().unwrap()
     }
 
-    async fn stop(&mut self, i: usize) {
+    pub async fn stop(&mut self, i: usize) {
         self.groups[i].take().unwrap().shutdown().await;
     }
 

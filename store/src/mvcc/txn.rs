@@ -80,11 +80,11 @@ impl Mvcc {
     }
 
     fn check_put(&self, put: &Put) -> Result<(), StoreError> {
-        if (put.keep_value || put.keep_lease) && self.get(&put.key).is_none() {
-            return Err(StoreError::NoKey(put.key.clone()));
-        }
         if put.lease != LeaseId::NONE && !self.leases.contains_key(&put.lease) {
             return Err(StoreError::NoLease(put.lease));
+        }
+        if (put.keep_value || put.keep_lease) && self.get(&put.key).is_none() {
+            return Err(StoreError::NoKey(put.key.clone()));
         }
         Ok(())
     }

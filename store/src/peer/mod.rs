@@ -88,6 +88,10 @@ impl Peers {
         }
     }
 
+    pub fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// The cluster that this member belongs to; 0 until it is known.
     fn cluster(&self) -> u64 {
         self.hub.look(|state| state.identity().map_or(0, |identity| identity.cluster))

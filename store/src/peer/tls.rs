@@ -2,8 +2,9 @@
 
 use super::PeerService;
 use super::door::{Door, Guest, Kind, Shares, raise_files};
-use crate::etcd::EtcdServices;
+use crate::etcd::{EtcdServices, errors, health};
 use crate::proto::etcd;
+use crate::proto::health::health_server;
 use crate::proto::peer_server::{self, PeerServer};
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
@@ -214,15 +215,37 @@ impl tower::Service<http::Request<Incoming>> for Services {
                 Box::pin(async move { Ok(metrics(text)) })
             }
             Some(peer_server::SERVICE_NAME) => self.peer.call(request),
+            Some("health") => {
+                let (face, query) = (self.etcd.face.clone(), request.uri().query().unwrap_or_default().to_owned());
+                Box::pin(async move {
+                    let (code, text) = face.health(&query).await;
+                    Ok(json(code, text))
+                })
+            }
+            Some("version") => Box::pin(async { Ok(json(http::StatusCode::OK, health::version())) }),
+            Some(health_server::SERVICE_NAME) => self.etcd.health.call(request),
+            _ if let Err(refusal) = self.etcd.face.check_leader(request.headers()) => {
+                Box::pin(async move { Ok(refusal.into_http()) })
+            }
             Some(etcd::watch_server::SERVICE_NAME) => self.etcd.watch.call(request),
             Some(etcd::lease_server::SERVICE_NAME) => self.etcd.lease.call(request),
             Some(etcd::cluster_server::SERVICE_NAME) => self.etcd.cluster.call(request),
             Some(etcd::maintenance_server::SERVICE_NAME) => self.etcd.maintenance.call(request),
             Some(etcd::auth_server::SERVICE_NAME) => self.etcd.auth.call(request),
             // Answers "unimplemented" to what it does not know.
-            _ => self.etcd.kv.call(request),
+            _ => {
+                let answer = self.etcd.kv.call(request);
+                Box::pin(async move { Ok(errors::in_etcds_words(answer.await?)) })
+            }
         }
     }
+}
+
+fn json(code: http::StatusCode, text: String) -> http::Response<tonic::body::Body> {
+    let mut response = http::Response::new(tonic::body::Body::new(http_body_util::Full::from(text)));
+    *response.status_mut() = code;
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    response
 }
 
 fn metrics(text: String) -> http::Response<tonic::body::Body> {
