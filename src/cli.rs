@@ -311,7 +311,7 @@ pub struct MemberArgs {
     #[arg(long, value_name = "BYTES")]
     pub quota_bytes: Option<u64>,
     /// Where peers, API servers and etcd's clients reach this member; its metrics are at /metrics
-    #[arg(long, default_value = "127.0.0.1:2380", value_name = "HOST:PORT")]
+    #[arg(long, default_value = "127.0.0.1:2380", value_name = "HOST:PORT", value_parser = resolved)]
     pub listen: std::net::SocketAddr,
     /// Without TLS, for tests and measurements: only where every member is on a loopback address
     #[arg(long, conflicts_with_all = ["tls_cert", "tls_key", "client_ca"])]
@@ -325,6 +325,12 @@ pub struct MemberArgs {
     /// The authority that signs members' and clients' certificates (PEM)
     #[arg(long, value_name = "FILE", required_unless_present = "insecure", help_heading = "TLS")]
     pub client_ca: Option<PathBuf>,
+}
+
+/// An address to listen on: the first that a name stands for.
+fn resolved(text: &str) -> Result<std::net::SocketAddr, String> {
+    let mut found = std::net::ToSocketAddrs::to_socket_addrs(text).map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| "the name stands for no address".to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
