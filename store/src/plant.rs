@@ -27,6 +27,8 @@ pub enum Plant {
     OldDeadlines,
     /// A leader renews leases although no majority follows it any more.
     DeposedRenewal,
+    /// A lease that is granted again under an old number has what was left of the one before.
+    KeptDeadline,
     /// A lease that has run out is renewed while it is being revoked.
     LateRenewal,
     /// A deposed leader has its successor revoke what has run out for itself.

@@ -3,7 +3,7 @@
 //! now, because the leader before it may still answer. Time is an argument.
 
 use crate::api::LeaseId;
-use crate::mvcc::Mvcc;
+use crate::mvcc::{Lease, Mvcc};
 use crate::plant::{Plant, planted};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -20,8 +20,14 @@ pub struct Lessor {
 #[derive(Default)]
 struct Deadlines {
     term: u64,
+    of: BTreeMap<LeaseId, Deadline>,
+}
+
+struct Deadline {
+    /// See [`Lease::grant`].
+    grant: u64,
     /// Milliseconds since boot.
-    of: BTreeMap<LeaseId, u64>,
+    at_ms: u64,
 }
 
 /// How a lease stands.
@@ -43,11 +49,12 @@ impl Lessor {
     /// Whether it exists, and how long it has, renewed first if so asked. One that has run out is not renewed: it is being
     /// revoked.
     pub fn look(&self, at: Moment, view: &Mvcc, id: LeaseId, renew: bool) -> Option<Standing> {
-        let ttl_s = view.lease(id)?.ttl_s;
+        let lease = view.lease(id)?;
+        let ttl_s = lease.ttl_s;
         let full = at.now_ms.saturating_add(milliseconds(ttl_s));
         let mut deadlines = self.deadlines.lock();
         deadlines.enter(at.term);
-        let deadline = deadlines.of.entry(id).or_insert(full + LEADS_FOR_MS);
+        let deadline = deadlines.of(id, lease, at.now_ms);
         if renew && (*deadline > at.now_ms || planted(Plant::LateRenewal)) {
             *deadline = (*deadline).max(full);
         }
@@ -65,8 +72,7 @@ impl Lessor {
             return expired;
         }
         for (id, lease) in view.leases() {
-            let full = at.now_ms.saturating_add(milliseconds(lease.ttl_s));
-            if *deadlines.of.entry(*id).or_insert(full + LEADS_FOR_MS) <= at.now_ms {
+            if *deadlines.of(*id, lease, at.now_ms) <= at.now_ms {
                 expired.push(*id);
             }
         }
@@ -82,6 +88,16 @@ impl Deadlines {
             }
             self.term = term;
         }
+    }
+
+    /// When a lease runs out: for one that is new, also under an old number, a little later than its time from now on.
+    fn of(&mut self, id: LeaseId, lease: &Lease, now_ms: u64) -> &mut u64 {
+        let at_ms = now_ms.saturating_add(milliseconds(lease.ttl_s)).saturating_add(LEADS_FOR_MS);
+        let deadline = self.of.entry(id).or_insert(Deadline { grant: lease.grant, at_ms });
+        if deadline.grant < lease.grant && !planted(Plant::KeptDeadline) {
+            *deadline = Deadline { grant: lease.grant, at_ms };
+        }
+        &mut deadline.at_ms
     }
 }
 
@@ -99,6 +115,31 @@ mod tests {
         let commands = vec![Command::Grant { id: LeaseId(1), ttl_s: 10 }, Command::Grant { id: LeaseId(2), ttl_s: 20 }];
         apply(&mut mvcc, &Entry { time_ms: 0, commands }).unwrap();
         mvcc
+    }
+
+    #[test]
+    fn a_number_that_is_granted_again_has_the_time_of_its_new_lease() {
+        let (lessor, mut view) = (Lessor::default(), view());
+        let at = |seconds: u64| Moment { term: 1, now_ms: seconds * 1_000 };
+        let left = |view: &Mvcc, seconds, id| lessor.look(at(seconds), view, LeaseId(id), false).map(|it| it.left_s);
+        assert_eq!(left(&view, 100, 1), Some(10));
+        assert_eq!(left(&view, 100, 2), Some(20));
+        let old = view.clone();
+        for (id, ttl_s) in [(1, 1_000), (2, 5)] {
+            let id = LeaseId(id);
+            let commands = vec![Command::Revoke { id }, Command::Grant { id, ttl_s }];
+            apply(&mut view, &Entry { time_ms: 0, commands }).unwrap();
+        }
+        assert_eq!((left(&view, 108, 1), left(&view, 108, 2)), (Some(1_000), Some(5)));
+        // One that still looks at the state before takes nothing from the new lease.
+        assert_eq!(lessor.look(at(109), &old, LeaseId(1), true), Some(Standing { ttl_s: 10, left_s: 999 }));
+        assert_eq!(lessor.expired(at(112), &view), []);
+        assert_eq!(lessor.expired(at(114), &view), [LeaseId(2)]);
+        // One that ran out is another lease when it is granted again.
+        let commands = vec![Command::Revoke { id: LeaseId(2) }, Command::Grant { id: LeaseId(2), ttl_s: 7 }];
+        apply(&mut view, &Entry { time_ms: 0, commands }).unwrap();
+        assert_eq!(lessor.expired(at(115), &view), []);
+        assert_eq!(left(&view, 115, 2), Some(7));
     }
 
     #[test]

@@ -41,8 +41,13 @@ pub async fn revoke_expired(handle: Handle, proposer: Proposer, cancel: Cancella
         if handle.check_disk().is_err() {
             continue;
         }
-        for some in handle.expired_leases().chunks(REVOKE_MOST) {
-            let revoke = some.iter().map(|id| Command::Revoke { id: *id }).collect();
+        // Looked at again for every entry: a number may have been granted anew meanwhile.
+        loop {
+            let expired = handle.expired_leases();
+            if expired.is_empty() {
+                break;
+            }
+            let revoke = expired.iter().take(REVOKE_MOST).map(|id| Command::Revoke { id: *id }).collect();
             // A leader that is deposed meanwhile does not hand them on: the next one counts for itself.
             let revoked = if planted(Plant::DeposedExpiry) {
                 proposer.propose(revoke).await.map_err(ProposeError::Store)

@@ -12,6 +12,9 @@ use imbl::OrdSet;
 pub struct Lease {
     /// Seconds.
     pub ttl_s: i64,
+    /// Which of the grants that this state has seen made it: what is known of a lease ends with it, also when its number is
+    /// given again. Members count differently, so it is no part of what they agree on.
+    pub grant: u64,
     pub keys: OrdSet<Bytes>,
 }
 
@@ -20,7 +23,8 @@ impl Mvcc {
         if self.leases.contains_key(&id) {
             return Err(StoreError::LeaseExists(id));
         }
-        self.leases.insert(id, Lease { ttl_s, keys: OrdSet::new() });
+        self.grants += 1;
+        self.leases.insert(id, Lease { ttl_s, grant: self.grants, keys: OrdSet::new() });
         self.hash = chain::leased(self.hash, id, ttl_s);
         Ok(())
     }

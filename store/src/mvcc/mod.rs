@@ -268,6 +268,8 @@ pub struct Mvcc {
     /// One commit per revision, the last is `revision`'s. Starts at `compacted`.
     history: History,
     leases: OrdMap<LeaseId, Lease>,
+    /// Leases granted so far, by this member's count.
+    grants: u64,
     superseded_bytes: u64,
     /// Keys and values of the live keys.
     live_bytes: u64,
@@ -289,6 +291,7 @@ impl Default for Mvcc {
             past: OrdSet::new(),
             history: History::default(),
             leases: OrdMap::new(),
+            grants: 0,
             superseded_bytes: 0,
             live_bytes: 0,
             alarms: OrdSet::new(),

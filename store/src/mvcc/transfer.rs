@@ -118,8 +118,9 @@ impl Builder {
         self.mvcc.hash = self.end.hash;
         self.mvcc.time_ms = self.end.time_ms;
         self.mvcc.marks = self.end.marks.into_iter().collect();
-        let lease = |(id, ttl_s)| (id, Lease { ttl_s, keys: OrdSet::new() });
-        self.mvcc.leases = self.end.leases.into_iter().map(lease).collect();
+        let lease = |((id, ttl_s), grant)| (id, Lease { ttl_s, grant, keys: OrdSet::new() });
+        self.mvcc.leases = self.end.leases.into_iter().zip(1..).map(lease).collect();
+        self.mvcc.grants = self.mvcc.leases.len() as u64;
         let leased: Vec<_> =
             self.mvcc.live.iter().map(|live| live.0.clone()).filter(|kv| kv.lease() != LeaseId::NONE).collect();
         for kv in leased {

@@ -1,7 +1,7 @@
 //! What clients and watchers do, and what they write down about it. A client that gives up waiting writes "unknown".
 
 use super::dice::Fate;
-use super::words::{from_batch, from_error, from_range, from_reply, lease, to_range, to_txn};
+use super::words::{Numbers, from_batch, from_error, from_range, from_reply, to_range, to_txn};
 use super::world::World;
 use super::{dice, moment, trace};
 use crate::api::{RangeRequest, Revision, Store, StoreError, WatchRequest};
@@ -21,11 +21,12 @@ pub struct Client {
     world: Arc<World>,
     number: usize,
     asker: Asker,
+    numbers: Numbers,
 }
 
 impl Client {
     pub fn new(world: Arc<World>, number: usize) -> Self {
-        Self { world, number, asker: Asker::new(number, Some(TTL_S)) }
+        Self { world, number, asker: Asker::new(number, Some(TTL_S)), numbers: Numbers::default() }
     }
 
     pub async fn run(mut self) {
@@ -43,11 +44,12 @@ impl Client {
     /// Asks a member and writes down what came of it.
     pub async fn ask(&mut self, member: u64, request: Request) -> Option<Outcome> {
         let (group, alive) = self.world.group(member)?;
+        self.numbers.ask(&request);
         let sent = moment();
         let outcome = tokio::select! {
             biased;
             () = alive.cancelled() => Outcome::Unknown,
-            answer = tokio::time::timeout(PATIENCE, ask(&group, &request)) => match answer {
+            answer = tokio::time::timeout(PATIENCE, ask(&group, &request, &self.numbers)) => match answer {
                 Err(_) => Outcome::Unknown,
                 Ok(answer) => answer.unwrap_or_else(|error| from_error(&error)),
             },
@@ -55,6 +57,7 @@ impl Client {
         drop(group);
         let ended = moment();
         self.asker.learn(&request, &outcome);
+        self.numbers.learn(&request, &outcome);
         if let Outcome::Done { revision, .. } = outcome {
             trace(revision);
         }
@@ -85,11 +88,11 @@ impl Client {
     }
 }
 
-async fn ask(group: &Group, request: &Request) -> Result<Outcome, StoreError> {
+async fn ask(group: &Group, request: &Request, numbers: &Numbers) -> Result<Outcome, StoreError> {
     let done = |revision: Revision, succeeded, replies| Outcome::Done { revision: revision.0, succeeded, replies };
     Ok(match request {
         Request::Txn(txn) => {
-            let reply = group.txn(to_txn(txn)).await?;
+            let reply = group.txn(to_txn(txn, numbers)).await?;
             done(reply.revision, reply.succeeded, reply.ops.into_iter().map(from_reply).collect())
         }
         Request::Read { span, at, serializable } => {
@@ -98,14 +101,14 @@ async fn ask(group: &Group, request: &Request) -> Result<Outcome, StoreError> {
             done(read.revision, true, vec![from_range(&read)])
         }
         Request::Lease(LeaseRequest::Grant { lease: number, ttl }) => {
-            let grant = Command::Grant { id: lease(*number), ttl_s: ttl.div_ceil(SECOND).cast_signed() };
+            let grant = Command::Grant { id: numbers.lease(*number), ttl_s: ttl.div_ceil(SECOND).cast_signed() };
             done(group.command(grant).await?, true, vec![])
         }
         Request::Lease(LeaseRequest::Revoke { lease: number }) => {
-            done(group.command(Command::Revoke { id: lease(*number) }).await?, true, vec![])
+            done(group.command(Command::Revoke { id: numbers.lease(*number) }).await?, true, vec![])
         }
         Request::Lease(LeaseRequest::Renew { lease: number }) => {
-            let standing = group.handle().lease(lease(*number), true).await?;
+            let standing = group.handle().lease(numbers.lease(*number), true).await?;
             if standing.left_s > 0 { Outcome::Renewed } else { Outcome::NoLease }
         }
     })

@@ -20,6 +20,7 @@ mod world;
 
 use crate::plant::Plant;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 pub use network::{Call, Line, Lines};
 pub use place::Place;
@@ -45,6 +46,8 @@ struct Context {
     moments: u64,
     panics: Vec<String>,
     snapshots: Snapshots,
+    /// Which lease a value was put to, as the checker calls it.
+    leased: BTreeMap<String, u64>,
     /// How often a log was out of space.
     full_disks: usize,
 }

@@ -99,6 +99,7 @@ fn planted_bugs_are_found() {
         Plant::EternalLease,
         Plant::OldDeadlines,
         Plant::DeposedRenewal,
+        Plant::KeptDeadline,
         Plant::LateRenewal,
         Plant::DeposedExpiry,
         Plant::FullDiskIgnored,

@@ -131,8 +131,9 @@ pub fn stage<T>(seed: u64, plant: Option<Plant>, scene: impl Future<Output = T>)
         runtime.block_on(async {
             let started = tokio::time::Instant::now();
             let (dice, snapshots) = (dice::mix(seed), Snapshots::default());
+            let (panics, leased) = (Vec::new(), BTreeMap::new());
             let context =
-                Context { dice, plant, started, trace: 0, moments: 0, panics: Vec::new(), snapshots, full_disks: 0 };
+                Context { dice, plant, started, trace: 0, moments: 0, panics, snapshots, leased, full_disks: 0 };
             CONTEXT.with(|slot| *slot.borrow_mut() = Some(context));
             scene.await
         })
