@@ -7,7 +7,9 @@ use crate::proto::etcd::StatusRequest;
 use crate::proto::etcd::maintenance_client::MaintenanceClient;
 use crate::raft::snapshot;
 use crate::wal;
+use parking_lot::Mutex;
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,6 +38,12 @@ pub enum IdentityError {
     #[error("{dir} holds the data of group {found:?}, not of group {expected:?}", dir = .dir.display())]
     Group { dir: PathBuf, found: String, expected: String },
     #[error(
+        "{dir} holds no log, and member {member} took part with one: put {dir}/wal back; if it is lost, remove the member from the \
+         group, empty the directory, and add it anew under a new number with --join (a member alone: restore a saved snapshot)",
+        dir = .dir.display()
+    )]
+    NoLog { dir: PathBuf, member: u64 },
+    #[error(
         "{dir} holds the data of cluster {ours:016x}, but member {member} at {address} is of cluster {theirs:016x}",
         dir = .dir.display()
     )]
@@ -49,12 +57,22 @@ pub struct Owner {
     pub member: u64,
     /// 0 = not known yet.
     pub cluster: u64,
+    /// Random for every directory; 0 = it is older than incarnations.
+    pub incarnation: u64,
+    /// What the group began with: 0 = nothing, else a number for the snapshot and the words it was restored with.
+    pub begins: u64,
+    /// Whether it may have voted or acknowledged anything; see `admission`.
+    pub takes_part: bool,
 }
 
 impl Owner {
     fn text(&self) -> String {
-        let Self { group, member, cluster } = self;
-        format!("{FIRST_LINE}{VERSION}\ngroup {group}\nmember {member}\ncluster {cluster:016x}\n")
+        let Self { group, member, cluster, incarnation, begins, takes_part } = self;
+        let part = if *takes_part { "yes" } else { "no" };
+        format!(
+            "{FIRST_LINE}{VERSION}\ngroup {group}\nmember {member}\ncluster {cluster:016x}\n\
+             incarnation {incarnation:016x}\nbegins {begins:016x}\ntakes-part {part}\n"
+        )
     }
 
     /// `Err(Some)` names a newer version.
@@ -69,7 +87,14 @@ impl Owner {
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
         let fields = (|| {
             let (group, member, cluster) = (field("group")?, field("member")?, field("cluster")?);
-            Some(Self { group, member: member.parse().ok()?, cluster: u64::from_str_radix(&cluster, 16).ok()? })
+            let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+            let (member, cluster) = (member.parse().ok()?, hex(&cluster)?);
+            // A directory that is older than these lines has taken part.
+            let (incarnation, begins, takes_part) = match field("incarnation") {
+                None => (0, 0, true),
+                Some(incarnation) => (hex(&incarnation)?, hex(&field("begins")?)?, field("takes-part")? == "yes"),
+            };
+            Some(Self { group, member, cluster, incarnation, begins, takes_part })
         })();
         fields.ok_or(None)
     }
@@ -87,37 +112,70 @@ impl Owner {
         }
     }
 
+    /// A member's that has not taken part yet.
+    pub fn new(group: &str, member: u64, begins: u64) -> Self {
+        Self { group: group.to_owned(), member, cluster: 0, incarnation: random(), begins, takes_part: false }
+    }
+
     /// Durable when it returns. Blocks.
     pub fn write(&self, dir: &Path) -> Result<(), IdentityError> {
-        let path = dir.join(FILE);
-        let temporary = dir.join("member.tmp");
-        let written = || {
-            std::fs::create_dir_all(dir)?;
-            let mut file = File::create(&temporary)?;
-            file.write_all(self.text().as_bytes())?;
-            file.sync_all()?;
-            std::fs::rename(&temporary, &path)?;
-            wal::sync_dir(dir)
-        };
-        written().map_err(|source| IdentityError::Io { path: path.clone(), source })
+        write_file(dir, FILE, &self.text()).map_err(|source| IdentityError::Io { path: dir.join(FILE), source })
+    }
+
+    /// Changes what the directory says, one at a time. Blocks.
+    pub fn change(dir: &Path, change: impl FnOnce(&mut Self)) -> Result<(), IdentityError> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = ALONE.lock();
+        let owner = Self::read(dir)?.ok_or_else(|| IdentityError::Damaged { path: dir.join(FILE) })?;
+        let mut changed = owner.clone();
+        change(&mut changed);
+        if changed == owner { Ok(()) } else { changed.write(dir) }
     }
 }
 
+/// A number that nothing else has, most likely; never 0.
+pub fn random() -> u64 {
+    #[cfg(test)]
+    if let Some(chance) = crate::sim::chance() {
+        return chance.max(1);
+    }
+    std::collections::hash_map::RandomState::new().build_hasher().finish().max(1)
+}
+
+/// Whole and durable when it returns. Blocks.
+pub fn write_file(dir: &Path, name: &str, text: &str) -> io::Result<()> {
+    let temporary = dir.join(format!("{name}.tmp"));
+    std::fs::create_dir_all(dir)?;
+    let mut file = File::create(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, dir.join(name))?;
+    wal::sync_dir(dir)
+}
+
 /// Whether `config`'s member may use its directory, which is told from then on whose it is.
-pub async fn check(config: &GroupConfig) -> Result<(), IdentityError> {
+pub async fn check(config: &GroupConfig) -> Result<Owner, IdentityError> {
     let dir = config.dir.as_path();
     let found = Owner::read(dir)?;
     check_formats(dir)?;
-    let Some(owner) = found else {
-        let owner = Owner { group: config.name.clone(), member: config.member, cluster: 0 };
-        return owner.write(dir);
+    let has_log = !files(&dir.join("wal"), "wal")?.is_empty();
+    let Some(mut owner) = found else {
+        // A log without the file is older than the file.
+        let owner = Owner { takes_part: has_log, ..Owner::new(&config.name, config.member, 0) };
+        owner.write(dir)?;
+        return Ok(owner);
     };
-    let Owner { group, member, cluster } = owner;
+    let Owner { group, member, cluster, .. } = owner.clone();
     if group != config.name {
         return Err(IdentityError::Group { dir: dir.to_owned(), found: group, expected: config.name.clone() });
     }
     if member != config.member {
         return Err(IdentityError::Member { dir: dir.to_owned(), found: member, expected: config.member });
+    }
+    // Older builds restored a directory without a log.
+    let restored = owner.incarnation == 0 && !files(&dir.join("snapshots"), "snap")?.is_empty();
+    if owner.takes_part && cluster != 0 && !has_log && !restored {
+        return Err(IdentityError::NoLog { dir: dir.to_owned(), member });
     }
     let others = config.members.iter().filter(|(id, _)| cluster != 0 && **id != config.member);
     let asked =
@@ -128,7 +186,11 @@ pub async fn check(config: &GroupConfig) -> Result<(), IdentityError> {
             return Err(IdentityError::Cluster { dir, ours: cluster, member, address, theirs });
         }
     }
-    Ok(())
+    if owner.incarnation == 0 {
+        owner.incarnation = random();
+        owner.write(dir)?;
+    }
+    Ok(owner)
 }
 
 /// The cluster that whoever listens there belongs to. `None`: nobody says.
@@ -186,16 +248,33 @@ mod tests {
 
     #[test]
     fn the_file_survives_and_says_when_it_cannot_be_read() {
-        let owner = Owner { group: "state".into(), member: 3, cluster: 0xfeed };
+        let owner = Owner { cluster: 0xfeed, ..Owner::new("state", 3, 0xbee) };
         let text = owner.text();
         assert_eq!(Owner::parse(&text), Ok(owner.clone()));
         assert_eq!(Owner::parse(&text.replace("format 1", "format 9")), Err(Some(9)));
-        for bad in ["", "something else", &text.replace("member 3", "member x"), &text[..text.len() - 18]] {
+        for bad in ["", "something else", &text.replace("member 3", "member x"), &text[..text.find("incarn").unwrap() - 18]] {
             assert_eq!(Owner::parse(bad), Err(None), "{bad:?}");
         }
+        let older = Owner { incarnation: 0, begins: 0, takes_part: true, ..owner.clone() };
+        assert_eq!(Owner::parse(&text[..text.find("incarn").unwrap()]), Ok(older));
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(Owner::read(dir.path()), Ok(None)));
         owner.write(dir.path()).unwrap();
-        assert_eq!(Owner::read(dir.path()).unwrap(), Some(owner));
+        assert_eq!(Owner::read(dir.path()).unwrap(), Some(owner.clone()));
+        Owner::change(dir.path(), |owner| owner.takes_part = true).unwrap();
+        assert_eq!(Owner::read(dir.path()).unwrap(), Some(Owner { takes_part: true, ..owner }));
+    }
+
+    #[tokio::test]
+    async fn a_member_whose_log_is_gone_is_refused_and_keeps_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = GroupConfig::single("state", dir.path());
+        let owner = Owner { cluster: 7, takes_part: true, ..Owner::new("state", 1, 0) };
+        owner.write(dir.path()).unwrap();
+        assert!(matches!(check(&config).await, Err(IdentityError::NoLog { member: 1, .. })));
+        assert_eq!(Owner::read(dir.path()).unwrap(), Some(owner.clone()));
+        std::fs::create_dir(dir.path().join("wal")).unwrap();
+        std::fs::write(dir.path().join("wal/0000000000000001.wal"), "").unwrap();
+        assert_eq!(check(&config).await.unwrap(), owner);
     }
 }

@@ -2,12 +2,16 @@
 //!
 //! What an entry does is `mvcc`'s decision, who leads is Raft's; here they are only put together.
 
+mod admission;
+#[cfg(test)]
+mod admission_tests;
 mod belonging;
 mod clock;
 mod config;
 mod ending;
 mod ground;
 mod identity;
+mod kept;
 mod leader;
 #[cfg(test)]
 mod leader_tests;
@@ -44,7 +48,9 @@ use crate::raft::roster::Roster;
 use crate::raft::snapshot::{SnapshotDir, SnapshotError};
 use crate::raft::types::TypeConfig;
 use crate::wal::{OpenError, Wal, WalConfig};
+use admission::Part;
 use clock::StoreClock;
+use kept::Kept;
 use lessor::Lessor;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
@@ -55,6 +61,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub use admission::{Greeting, Refusal, Welcome};
 pub use config::GroupConfig;
 pub use ending::Ended;
 pub use ground::Ground;
@@ -83,6 +90,8 @@ pub enum GroupError {
     Address(#[from] TlsError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     #[error("Raft does not start: {0}")]
     Raft(String),
     #[error("the listener cannot be used")]
@@ -110,6 +119,7 @@ pub struct Handle {
     pub group: Arc<str>,
     pub quota_bytes: u64,
     pub counts: Arc<Counts>,
+    part: Arc<Part>,
     retention: Retention,
     wal: Wal,
     clock: Arc<StoreClock>,
@@ -132,6 +142,26 @@ impl Handle {
     /// What Raft says of itself; a copy, because holding the original stops Raft.
     pub fn metrics(&self) -> RaftMetrics<TypeConfig> {
         self.raft.metrics().borrow_watched().clone()
+    }
+
+    /// Takes part from now on: begins the group, or waits to be told.
+    async fn begin(&self, nodes: &BTreeMap<u64, BasicNode>) -> Result<(), GroupError> {
+        self.part.take().await?;
+        let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
+        if !self.raft.is_initialized().await.map_err(|e| raft_error(&e))? {
+            if self.part.me.joins {
+                return Ok(());
+            }
+            // Every member starts with the same list, which is as good as one of them doing so. Another may have been
+            // quicker and asked for this one's vote already.
+            match self.raft.initialize(nodes.clone()).await {
+                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+                Err(error) => return Err(raft_error(&error)),
+            }
+        } else if self.voters().iter().eq([&self.member]) {
+            self.raft.trigger().elect(false).await.map_err(|e| raft_error(&e))?;
+        }
+        Ok(())
     }
 
     /// The members that decide.
@@ -173,11 +203,13 @@ impl Group {
 
     async fn open_here(mut config: GroupConfig, ground: Ground) -> Result<Self, GroupError> {
         config.validate(ground.simulated())?;
-        if !ground.simulated() {
-            identity::check(&config).await?;
-        }
+        let (owner, kept) = if ground.simulated() {
+            (Owner { takes_part: true, ..Owner::new(&config.name, config.member, 0) }, Kept::nowhere())
+        } else {
+            (identity::check(&config).await?, Kept::read(&config.dir)?)
+        };
         let single = config.members.len() == 1 && !config.join;
-        let handle = start_raft(&config, &ground).await?;
+        let handle = start_raft(&config, &ground, (owner, kept)).await?;
         let cancel = CancellationToken::new();
         let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
         let reader = read::Reader::start(handle.clone(), cancel.clone());
@@ -190,10 +222,17 @@ impl Group {
         tokio::spawn(upkeep::revoke_expired(handle.clone(), proposer.clone(), cancel.clone()));
         let group = Self { handle, proposer, reader, stop: Arc::new(cancel.clone().drop_guard()) };
         ground.serve(&group);
+        let (meets, met) = (config.listener.is_some(), cancel.clone());
         if let Some(listener) = config.listener.take() {
             group.serve(listener, config.tls.as_ref(), cancel)?;
         }
-        group.elect_or_join(&config).await?;
+        let nodes: BTreeMap<_, _> = config.members.iter().map(|(id, a)| (*id, BasicNode::new(a))).collect();
+        if group.handle.part.takes() || single {
+            group.handle.begin(&nodes).await?;
+        }
+        if meets {
+            tokio::spawn(admission::run(group.handle.clone(), nodes, met));
+        }
         if single {
             group.ready(PATIENCE).await.map_err(|error| GroupError::Raft(error.to_string()))?;
         }
@@ -214,24 +253,9 @@ impl Group {
         tokio::time::timeout(patience, ready).await.map_err(late)?
     }
 
-    async fn elect_or_join(&self, config: &GroupConfig) -> Result<(), GroupError> {
-        let raft_error = |error: &dyn std::fmt::Display| GroupError::Raft(error.to_string());
-        let raft = &self.handle.raft;
-        if !raft.is_initialized().await.map_err(|e| raft_error(&e))? {
-            if config.join {
-                return Ok(());
-            }
-            let nodes: BTreeMap<_, _> = config.members.iter().map(|(id, a)| (*id, BasicNode::new(a))).collect();
-            // Every member starts with the same list, which is as good as one of them doing so. Another may have been
-            // quicker and asked for this one's vote already.
-            match raft.initialize(nodes).await {
-                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
-                Err(error) => return Err(raft_error(&error)),
-            }
-        } else if self.handle.voters().iter().eq([&config.member]) {
-            raft.trigger().elect(false).await.map_err(|e| raft_error(&e))?;
-        }
-        Ok(())
+    /// Why this member never takes part with its directory, once that is known: a person acts.
+    pub async fn refused(&self) -> GroupError {
+        self.handle.part.refused().await.into()
     }
 
     fn serve(
@@ -347,7 +371,7 @@ impl Group {
     }
 }
 
-async fn start_raft(config: &GroupConfig, ground: &Ground) -> Result<Handle, GroupError> {
+async fn start_raft(config: &GroupConfig, ground: &Ground, (owner, kept): (Owner, Kept)) -> Result<Handle, GroupError> {
     let dir = config.dir.clone();
     let counts = Arc::new(Counts::default());
     let wal_config = WalConfig {
@@ -374,6 +398,7 @@ async fn start_raft(config: &GroupConfig, ground: &Ground) -> Result<Handle, Gro
     let roster = Roster::new(&config.members);
     let machine = Machine::new(hub.clone(), snapshots.clone(), roster.clone(), counts.clone());
     let peers = ground.reach(Peers::new(&config.name, config.member, hub.clone(), config.tls.as_ref(), roster));
+    let part = Arc::new(Part::new(config, &owner, kept, peers.takes_part.clone()));
     for (_, address) in config.members.iter().filter(|(id, _)| **id != config.member && !ground.simulated()) {
         crate::peer::channel(address, config.tls.as_ref())?;
     }
@@ -391,6 +416,7 @@ async fn start_raft(config: &GroupConfig, ground: &Ground) -> Result<Handle, Gro
         group: config.name.as_str().into(),
         quota_bytes: config.quota_bytes,
         counts,
+        part,
         retention: config.retention,
         wal,
         clock,

@@ -3,14 +3,13 @@
 
 use super::Handle;
 use super::ending::Ended;
-use super::identity::Owner;
+use super::identity::{self, Owner};
 use super::metrics::LAG_BOUND_MS;
 use super::propose::Proposer;
 use crate::mvcc::{Alarm, Command, Identity, Mvcc};
 #[cfg_attr(test, allow(unused_imports, reason = "the channel of tests has the method itself"))]
 use openraft::async_runtime::watch::WatchReceiver;
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,15 +20,6 @@ const EVERY: Duration = Duration::from_millis(500);
 
 /// A busy group compacts every few seconds, which is told as one.
 const COMPACTIONS_EVERY: Duration = Duration::from_secs(60);
-
-/// A number that no other cluster has, most likely; never 0.
-fn random_cluster() -> u64 {
-    #[cfg(test)]
-    if let Some(chance) = crate::sim::chance() {
-        return chance.max(1);
-    }
-    std::collections::hash_map::RandomState::new().build_hasher().finish().max(1)
-}
 
 /// What was told last.
 #[derive(Default)]
@@ -97,7 +87,7 @@ async fn found(handle: &Handle, proposer: &Proposer) {
     if !handle.is_leader() {
         return;
     }
-    let identity = Identity { cluster: random_cluster(), group: handle.group.to_string() };
+    let identity = Identity { cluster: identity::random(), group: handle.group.to_string() };
     if let Err(error) = proposer.propose(vec![Command::Found(identity)]).await {
         tracing::debug!(%error, "the cluster has no number yet");
     }
@@ -164,10 +154,7 @@ impl Told {
         if crate::sim::running() {
             return true;
         }
-        let write = move || match Owner::read(&dir) {
-            Ok(Some(owner)) if owner.cluster == cluster => Ok(()),
-            _ => Owner { group, member, cluster }.write(&dir),
-        };
+        let write = move || Owner::change(&dir, |owner| owner.cluster = cluster);
         match tokio::task::spawn_blocking(write).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {

@@ -30,7 +30,7 @@ macro_rules! calls {
 
 impl Line {
     calls!(
-        append Append, vote Vote, pre_vote PreVote, transfer_leader TransferLeader, read_index ReadIndex, lease Lease
+        append Append, vote Vote, pre_vote PreVote, transfer_leader TransferLeader, read_index ReadIndex, lease Lease, greet Greet
     );
 
     pub async fn append_stream(

@@ -11,7 +11,7 @@ pub mod wire;
 use crate::api::{LeaseId, Revision, StoreError};
 use crate::codec::{DecodeError, Reader};
 use crate::etcd::errors;
-use crate::group::Standing;
+use crate::group::{Greeting, Standing, Welcome};
 use crate::hub::Hub;
 use crate::proto::Frame;
 use crate::proto::peer_client::PeerClient;
@@ -20,6 +20,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -63,6 +64,8 @@ pub struct Peers {
     hub: Arc<Hub>,
     tls: Option<StoreTls>,
     pub roster: Roster,
+    /// Until it does, its member hears greetings only.
+    pub takes_part: Arc<AtomicBool>,
     /// What was last said about members that do not belong together: it is said once.
     strangers: Arc<Mutex<BTreeSet<String>>>,
     /// By member, with the address that each was made for.
@@ -81,6 +84,7 @@ impl Peers {
             hub,
             tls: tls.cloned(),
             roster,
+            takes_part: Arc::new(AtomicBool::new(true)),
             channels,
             strangers,
             #[cfg(test)]
@@ -133,15 +137,40 @@ impl Peers {
         Frame { group, version: VERSION, body: body.into(), cluster, from: self.member, to }
     }
 
-    /// The body of a frame that is for this member.
+    /// The body of a frame that is for this member, if it takes part.
     fn check(&self, frame: Frame) -> Result<Bytes, Status> {
+        if !self.takes_part.load(Ordering::Acquire) {
+            return Err(Status::unavailable(format!("member {} takes no part yet", self.member)));
+        }
+        self.check_greeting(frame)
+    }
+
+    fn check_greeting(&self, frame: Frame) -> Result<Bytes, Status> {
         let ours = Ours { group: &self.group, cluster: self.cluster(), member: self.member };
         check(&ours, frame).inspect_err(|refusal| {
-            let mut said = self.strangers.lock();
-            if said.len() < STRANGERS && said.insert(refusal.message().to_owned()) {
+            if self.is_news(refusal.message()) {
                 tracing::error!(member = self.member, "refused a member's message: {}", refusal.message());
             }
         })
+    }
+
+    /// Says once what is strange about another member.
+    pub fn warn_of(&self, what: &str) {
+        if self.is_news(what) {
+            tracing::warn!(group = &*self.group, member = self.member, "{what}");
+        }
+    }
+
+    fn is_news(&self, what: &str) -> bool {
+        let mut said = self.strangers.lock();
+        said.len() < STRANGERS && said.insert(what.to_owned())
+    }
+
+    pub async fn greet(&self, id: u64, greeting: &Greeting) -> Result<Welcome, ForwardError> {
+        let mut client = self.line(id).ok_or(ForwardError::NotLeader)?;
+        let answer = within(client.greet(self.frame(id, wire::put_greeting(greeting)))).await?;
+        let body = self.check_greeting(answer).map_err(|status| ForwardError::Unknown(status.to_string()))?;
+        wire::welcome(body).map_err(decoding)
     }
 
     /// Asks the leader for a revision that every acknowledged write is at or before.

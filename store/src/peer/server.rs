@@ -199,6 +199,14 @@ impl Peer for PeerService {
         }
     }
 
+    async fn greet(&self, request: Request<Frame>) -> Answer {
+        let frame = request.into_inner();
+        let from = frame.from;
+        let greeting = wire::greeting(self.group.peers.check_greeting(frame)?).map_err(undecodable)?;
+        let welcome = self.group.welcome(from, greeting).await.map_err(failed)?;
+        self.answer(wire::put_welcome(&welcome))
+    }
+
     async fn read_index(&self, request: Request<Frame>) -> Answer {
         self.open(request.into_inner())?;
         match self.group.read_index_here().await {

@@ -2,8 +2,8 @@
 
 use super::ForwardError;
 use crate::api::LeaseId;
-use crate::codec::{self, DecodeError, Reader, put_u64};
-use crate::group::{ProposeError, Standing};
+use crate::codec::{self, DecodeError, Reader, put_bytes, put_u64};
+use crate::group::{Greeting, ProposeError, Standing, Welcome};
 use crate::mvcc::{Command, Entry, Reply};
 use crate::raft::types::{self, TypeConfig, log_id, option, put_log_id, put_option};
 use crate::reply;
@@ -12,6 +12,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
     TransferLeaderRequest, VoteRequest, VoteResponse,
 };
+use std::collections::BTreeMap;
 
 pub fn put_append(request: &AppendEntriesRequest<TypeConfig>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -199,6 +200,60 @@ pub fn transfer(body: Bytes) -> Result<TransferLeaderRequest<TypeConfig>, Decode
     let mut from = Reader::new(body);
     let (vote, to) = (types::vote(&mut from)?, from.u64()?);
     Ok(TransferLeaderRequest::new(vote, to, option(&mut from, log_id)?))
+}
+
+fn put_incarnations(out: &mut Vec<u8>, of: &BTreeMap<u64, u64>) {
+    put_u64(out, of.len() as u64);
+    for (member, incarnation) in of {
+        put_u64(out, *member);
+        out.put_u64_le(*incarnation);
+    }
+}
+
+fn incarnations(from: &mut Reader) -> Result<BTreeMap<u64, u64>, DecodeError> {
+    Ok(from.list(|from| Ok((from.u64()?, from.u64_le()?)))?.into_iter().collect())
+}
+
+pub fn put_greeting(greeting: &Greeting) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_u64_le(greeting.incarnation);
+    out.put_u8(u8::from(greeting.keep));
+    put_incarnations(&mut out, &greeting.known);
+    out
+}
+
+pub fn greeting(body: Bytes) -> Result<Greeting, DecodeError> {
+    let mut from = Reader::new(body);
+    Ok(Greeting { incarnation: from.u64_le()?, keep: from.u8()? != 0, known: incarnations(&mut from)? })
+}
+
+pub fn put_welcome(welcome: &Welcome) -> Vec<u8> {
+    let mut out = Vec::new();
+    for number in [welcome.incarnation, welcome.begins, welcome.kept] {
+        out.put_u64_le(number);
+    }
+    out.put_u8(u8::from(welcome.exists));
+    put_incarnations(&mut out, &welcome.known);
+    put_u64(&mut out, welcome.as_of);
+    put_u64(&mut out, welcome.members.len() as u64);
+    for (member, (address, decides)) in &welcome.members {
+        put_u64(&mut out, *member);
+        put_bytes(&mut out, address.as_bytes());
+        out.put_u8(u8::from(*decides));
+    }
+    out
+}
+
+pub fn welcome(body: Bytes) -> Result<Welcome, DecodeError> {
+    let mut from = Reader::new(body);
+    let (incarnation, begins, kept) = (from.u64_le()?, from.u64_le()?, from.u64_le()?);
+    let (exists, known, as_of) = (from.u8()? != 0, incarnations(&mut from)?, from.u64()?);
+    let members = from.list(|from| {
+        let (member, address) = (from.u64()?, from.bytes()?);
+        let address = String::from_utf8(address.to_vec()).map_err(|_| DecodeError::Range)?;
+        Ok((member, (address, from.u8()? != 0)))
+    })?;
+    Ok(Welcome { incarnation, begins, kept, exists, known, as_of, members: members.into_iter().collect() })
 }
 
 pub fn put_installing(vote: &types::Vote, meta: &types::Meta) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use openraft::{BasicNode, Membership};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Cheap to clone; clones share what they know.
@@ -25,6 +25,10 @@ impl Roster {
     pub fn follow(&self, membership: &Membership<u64, BasicNode>) {
         let mut addresses = self.addresses.lock();
         addresses.extend(membership.nodes().map(|(id, node)| (*id, node.addr.clone())));
+    }
+
+    pub fn all(&self) -> BTreeSet<u64> {
+        self.addresses.lock().keys().copied().collect()
     }
 
     /// The highest number that was ever heard of here.

@@ -22,6 +22,7 @@ pub enum Call {
     TransferLeader,
     ReadIndex,
     Lease,
+    Greet,
     Install,
 }
 
@@ -261,6 +262,7 @@ async fn answer(server: &PeerService, call: Call, mut frames: Vec<Frame>) -> Res
         Call::TransferLeader => server.transfer_leader(request).await,
         Call::ReadIndex => server.read_index(request).await,
         Call::Lease => server.lease(request).await,
+        Call::Greet => server.greet(request).await,
         Call::Install => Err(Status::internal("taken care of above")),
     }
 }
