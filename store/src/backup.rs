@@ -3,7 +3,7 @@
 
 use crate::api::Revision;
 use crate::group::{IdentityError, Owner};
-use crate::mvcc::{Diverged, Identity, Mvcc};
+use crate::mvcc::{Diverged, Mvcc};
 use crate::peer::{self, MAX_MESSAGE, StoreTls, TlsError};
 use crate::proto::etcd::SnapshotRequest;
 use crate::proto::etcd::maintenance_client::MaintenanceClient;
@@ -54,6 +54,11 @@ pub enum BackupError {
     NotEmpty { dir: PathBuf },
     #[error("{path} holds the group {found:?}, not {expected:?}", path = .path.display())]
     Group { path: PathBuf, found: String, expected: String },
+    #[error(
+        "--bump-revision {bump}: the snapshot is at revision {revision}, and a group begins before 4611686018427387904 (2^62): \
+         choose a smaller one, such as 1000000000"
+    )]
+    Bump { revision: Revision, bump: u64 },
     #[error("{0}")]
     Members(String),
 }
@@ -299,8 +304,9 @@ pub fn restore(restore: &Restore) -> Result<SavedSnapshot, BackupError> {
         let (path, found) = (from.clone(), identity.group.clone());
         return Err(BackupError::Group { path, found, expected: group.clone() });
     }
-    let cluster = new_cluster(&hash, members, *bump);
-    let mvcc = mvcc.restored(*bump, Identity { cluster, group: group.clone() });
+    let begins = beginning(&hash, members, *bump);
+    let revision = mvcc.revision();
+    let mvcc = mvcc.restored(*bump).ok_or(BackupError::Bump { revision, bump: *bump })?;
     let mut name = dir.file_name().unwrap_or_default().to_owned();
     name.push(".restoring");
     let part = dir.with_file_name(name);
@@ -312,7 +318,7 @@ pub fn restore(restore: &Restore) -> Result<SavedSnapshot, BackupError> {
     let meta = first_meta(members)?;
     let mut file = snapshots.write(&meta, &mvcc)?;
     snapshots.promote(&mut file, &meta)?;
-    Owner { group: group.clone(), member: *member, cluster }.write(&part)?;
+    Owner::new(group, *member, begins).write(&part)?;
     at(dir, std::fs::rename(&part, dir))?;
     let parent = dir.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     at(parent, sync_dir(parent))?;
@@ -329,8 +335,9 @@ fn first_meta(members: &BTreeMap<u64, String>) -> Result<Meta, BackupError> {
     Ok(Meta { last_log_id: Some(first), last_membership: Stored::new(Some(first), membership) })
 }
 
-/// The new group's number: the same on every member that is restored with the same words, and never the old one's.
-fn new_cluster(snapshot: &[u8; 32], members: &BTreeMap<u64, String>, bump: u64) -> u64 {
+/// What the new group begins with, by which its members know each other: the same for all that are restored with the same
+/// words. The group's own number is random, as every group's: its first leader says it.
+fn beginning(snapshot: &[u8; 32], members: &BTreeMap<u64, String>, bump: u64) -> u64 {
     let mut hash = Sha256::new();
     hash.update(snapshot);
     hash.update(bump.to_le_bytes());

@@ -101,6 +101,10 @@ async fn a_saved_snapshot_begins_a_new_group_of_three() {
     assert!(matches!(restore(&Restore { dir: path("old"), ..order(1) }), Err(BackupError::NotEmpty { .. })));
     assert!(matches!(restore(&Restore { group: "leases".into(), ..order(1) }), Err(BackupError::Group { .. })));
     assert!(matches!(restore(&Restore { member: 4, ..order(1) }), Err(BackupError::Members(_))));
+    for bump in [u64::MAX, i64::MAX.cast_unsigned(), (1 << 62) - before.revision.0] {
+        let refused = restore(&Restore { bump, ..order(1) });
+        assert!(matches!(refused, Err(BackupError::Bump { .. })), "{bump}: {refused:?}");
+    }
     assert!(!path("new1").exists(), "what is refused makes nothing");
     let mut groups = Vec::new();
     for (member, listener) in (1..).zip(places) {
@@ -119,6 +123,15 @@ async fn a_saved_snapshot_begins_a_new_group_of_three() {
     let remote = RemoteStore::new(&addresses, None).unwrap();
     write(&remote, 5).await;
     assert_eq!(remote.read_revision().await.unwrap().0, before.revision.0 + BUMP + 5);
+    // The same words make another group, and a member of the one before is none of it.
+    let (listener, address) = listen();
+    let moved: BTreeMap<_, _> = members.iter().map(|(id, at)| (*id, if *id == 1 { &address } else { at }.clone())).collect();
+    let again = Restore { dir: path("again1"), ..order(1) };
+    restore(&again).unwrap();
+    let again = open(&path("again1"), 1, &moved, listener).await;
+    let refused = tokio::time::timeout(DEADLINE, again.refused()).await.expect("it is refused in time").to_string();
+    assert!(refused.contains("member 1 has already taken part with another directory"), "{refused}");
+    again.shutdown().await;
     // The lease came along, with its key.
     groups[1].command(crate::mvcc::Command::Revoke { id: LeaseId(5) }).await.unwrap();
     let leased = RangeRequest::key("leased");
@@ -166,6 +179,15 @@ async fn a_stopped_members_directory_is_saved_and_damage_is_seen() {
         bump: 0,
     };
     restore(&order).unwrap();
+    let twice: Vec<_> = ["twice", "new"].map(path).into_iter().collect();
+    restore(&Restore { dir: twice[0].clone(), ..order.clone() }).unwrap();
+    let mut numbers = Vec::new();
+    for dir in &twice {
+        let group = Group::open(GroupConfig::single("events", dir)).await.unwrap();
+        numbers.push(founded(&group).await);
+        group.shutdown().await;
+    }
+    assert!(numbers[0] != numbers[1] && !numbers.contains(&saved.cluster.unwrap()), "{numbers:x?}");
     let group = Group::open(single("new")).await.unwrap();
     let after = group.range(everything()).await.unwrap();
     assert_eq!((after.kvs, after.revision.0), (before.kvs, before.revision.0 + 1));

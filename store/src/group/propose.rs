@@ -191,9 +191,24 @@ impl Handle {
         self.is_leader().then(|| self.store_time())
     }
 
-    async fn submit(&self, commands: Vec<Command>) -> Submitted {
+    async fn submit(&self, mut commands: Vec<Command>) -> Submitted {
+        if self.raft.is_leader() {
+            self.sign(&mut commands);
+        }
         let entry = Arc::new(Entry { time_ms: self.leader_time().unwrap_or(0), commands });
         self.submit_entry(entry).await
+    }
+
+    /// Puts this member's hash into every compaction, whoever asked for it: those that differ stop.
+    fn sign(&self, commands: &mut [Command]) {
+        for command in commands {
+            if let Command::Compact(compact) = command {
+                compact.check = self.hub.look(|state| {
+                    let newest = state.revision();
+                    state.commit(newest.0).map(|commit| (newest, commit.hash))
+                });
+            }
+        }
     }
 
     async fn submit_entry(&self, entry: Arc<Entry>) -> Submitted {

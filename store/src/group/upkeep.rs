@@ -104,17 +104,16 @@ pub async fn run(
 async fn compact(handle: &Handle, proposer: &Proposer, now_ms: u64, retention: &Retention, small_rounds: &mut u32) {
     loop {
         let due = handle.hub.look(|state| {
-            let check = state.commit(state.revision().0).map(|commit| (state.revision(), commit.hash));
-            compaction(state, now_ms, retention).map(|revision| (revision, revision.0 - state.oldest().0, check))
+            compaction(state, now_ms, retention).map(|revision| (revision, revision.0 - state.oldest().0))
         });
-        let Some((revision, drops, check)) = due else { return };
+        let Some((revision, drops)) = due else { return };
         let few = drops < COMPACT_LEAST;
         if few && *small_rounds < PATIENT_ROUNDS {
             *small_rounds += 1;
             return;
         }
         *small_rounds = 0;
-        let compact = Command::Compact(Compact { revision, check });
+        let compact = Command::Compact(Compact { revision, check: None });
         if let Err(error) = proposer.propose(vec![compact]).await {
             tracing::warn!(%error, "history was not compacted");
             return;

@@ -60,3 +60,28 @@ async fn the_metrics_follow_what_the_member_does() {
     assert_eq!(value(&group.metrics(), "log_bytes"), Some(0.0));
     group.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compaction_that_a_client_asks_for_carries_the_leaders_hash() {
+    let dir = TempDir::new().unwrap();
+    let group = Group::open(GroupConfig::single("state", dir.path())).await.unwrap();
+    for i in 0..5 {
+        group.txn(put(&format!("k{i}"), "v")).await.unwrap();
+    }
+    let newest = (group.applied_revision(), group.hash());
+    group.compact(Revision(4)).await.unwrap();
+    let (_, last) = group.handle.wal.ends();
+    let last = last.unwrap().index;
+    let entries = group.handle.wal.read(0..last + 1, usize::MAX).unwrap();
+    let compactions: Vec<_> = entries
+        .iter()
+        .filter_map(|entry| match &entry.payload {
+            openraft::EntryPayload::Normal(proposal) => Some(proposal.0.commands.clone()),
+            _ => None,
+        })
+        .flatten()
+        .filter(|command| matches!(command, Command::Compact(_)))
+        .collect();
+    assert_eq!(compactions, [Command::Compact(Compact { revision: Revision(4), check: Some(newest) })]);
+    group.shutdown().await;
+}

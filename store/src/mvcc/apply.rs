@@ -91,11 +91,17 @@ impl Mvcc {
     }
 
     fn compact(&mut self, compact: &Compact) -> Result<Reply, Diverged> {
-        if let Some((revision, theirs)) = compact.check
-            && let Some(ours) = self.commit(revision.0).map(|commit| commit.hash)
-            && ours != theirs
-        {
-            return Err(Diverged { revision, ours, theirs });
+        if let Some((revision, theirs)) = compact.check {
+            let ours = match self.commit(revision.0) {
+                Some(commit) => commit.hash,
+                // The proposer had it before this entry, so a member that does not has not applied the same.
+                None if revision > self.revision() => self.hash,
+                // Compacted since.
+                None => theirs,
+            };
+            if ours != theirs || revision > self.revision() {
+                return Err(Diverged { revision, ours, theirs });
+            }
         }
         if compact.revision > self.revision() {
             let error = StoreError::Future { requested: compact.revision, current: self.revision() };

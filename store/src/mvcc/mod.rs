@@ -80,7 +80,8 @@ pub struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compact {
     pub revision: Revision,
-    /// The hash chain's value at some retained revision on the proposer; a member that differs stops.
+    /// The hash chain's value at a revision that the proposer had; a member that differs, or does not have it, stops. The
+    /// leader puts in its own.
     pub check: Option<(Revision, u64)>,
 }
 

@@ -449,4 +449,14 @@ fn members_that_came_apart_are_noticed() {
     assert!(apply(&mut theirs.clone(), &entry).is_ok());
     let diverged = apply(&mut ours, &entry).unwrap_err();
     assert_eq!(diverged.revision, Revision(4));
+    // One that lacks the revision has not applied the same, either.
+    let mut behind = one_write_a_second(2);
+    assert_eq!(apply(&mut behind, &entry).unwrap_err().revision, Revision(4));
+    // Whoever compacted it since cannot tell.
+    let later = Command::Compact(Compact { revision: theirs.revision(), check: None });
+    apply(&mut theirs, &Entry { time_ms: 3_000, commands: vec![put("more"), later] }).unwrap();
+    apply(&mut theirs, &Entry { time_ms: 3_000, commands: vec![put("more")] }).unwrap();
+    let all = Command::Compact(Compact { revision: theirs.revision(), check: None });
+    apply(&mut theirs, &Entry { time_ms: 3_000, commands: vec![all] }).unwrap();
+    assert!(theirs.commit(4).is_none() && apply(&mut theirs, &entry).is_ok());
 }

@@ -40,16 +40,19 @@ impl Mvcc {
     }
 }
 
+/// Restored revisions stay below this, so that nobody can bring them near the end of etcd's signed numbers.
+const REVISIONS: u64 = 1 << 62;
+
 /// What a restored state holds at its last revision: the deletion of this key, which nobody has seen.
 const RESTORED: &[u8] = b"gantry/restored";
 
 impl Mvcc {
     /// The keys and leases of this state at a revision that is `bump` later, for another group: everything before it is
     /// compacted, so that whoever watched the old line of revisions cannot go on in the new one as if nothing had happened.
-    pub fn restored(&self, bump: u64, identity: Identity) -> Self {
-        let compacted = self.revision + bump.max(1);
+    /// Its first leader says which group it is. `None`: there are no such revisions.
+    pub fn restored(&self, bump: u64) -> Option<Self> {
+        let compacted = self.revision.checked_add(bump.max(1)).filter(|revision| *revision < REVISIONS)?;
         let mut builder = Builder::new(Base { compacted, hash: self.hash, ..self.base() });
-        builder.identity(identity);
         self.live.iter().for_each(|live| builder.key(&live.0.key_value()));
         // A state has the commit of its oldest readable revision, and every commit changes something.
         builder.key(&KeyValue {
@@ -61,7 +64,7 @@ impl Mvcc {
             lease: LeaseId::NONE,
         });
         builder.commit(&[Op::delete(RESTORED)], self.hash);
-        builder.finish()
+        Some(builder.finish())
     }
 }
 
