@@ -10,7 +10,7 @@
 
 use super::identity::{IdentityError, Owner};
 use super::kept::Kept;
-use super::{GroupConfig, GroupError, Handle};
+use super::{GroupConfig, Handle};
 use crate::offload::offload;
 use openraft::impls::BasicNode;
 use std::collections::{BTreeMap, BTreeSet};
