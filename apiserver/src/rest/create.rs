@@ -65,11 +65,12 @@ async fn make(call: &Call<'_>, mut object: Value, name: &str) -> Outcome<Written
     for plugin in &call.core.admission {
         plugin.mutate(&attributes, &mut object)?;
     }
-    escalation::check(call, &object, None).await?;
     strategy.defaults(&mut object);
     if admission::mutate_outside(&attributes, &mut object).await? {
         strategy.defaults(&mut object);
     }
+    // What is written is what is checked, whoever changed it on the way.
+    escalation::check(call, &object, None).await?;
     strategy.prepare_create(&mut object, &call.ctx());
     check(call, &object, None, name)?;
     for plugin in &call.core.admission {

@@ -74,11 +74,12 @@ async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, stored: Stored
     for plugin in &call.core.admission {
         plugin.mutate(&attributes, &mut new)?;
     }
-    escalation::check(call, &new, Some(&old.value)).await?;
     strategy.defaults(&mut new);
     if admission::mutate_outside(&attributes, &mut new).await? {
         strategy.defaults(&mut new);
     }
+    // What is written is what is checked, whoever changed it on the way.
+    escalation::check(call, &new, Some(&old.value)).await?;
     strategy.prepare_update(&mut new, &old.value, &call.ctx());
     if call.served.has_generation && call.subresource != Some("status") && strategy.bumps_generation(&new, &old.value) {
         meta::bump_generation(&mut new);
