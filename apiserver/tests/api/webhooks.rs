@@ -269,3 +269,35 @@ async fn match_conditions_and_policies_are_expressions() {
     );
     api.post(CONFIG_MAPS, &json!({"metadata": {"name": "c"}, "data": {"y": "1"}})).await.ok();
 }
+
+#[tokio::test]
+async fn what_a_webhook_adds_to_a_role_is_granted_too() {
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+    let api = Api::new().await;
+    let hook = Hook::start(|question| {
+        let mut answer = allowed(&question);
+        let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]});
+        answer["response"]["patchType"] = "JSONPatch".into();
+        let patch = json!([{"op": "add", "path": "/rules/-", "value": rule}]);
+        answer["response"]["patch"] = STANDARD.encode(patch.to_string()).into();
+        answer
+    })
+    .await;
+    let pods = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
+    let roles = json!({"verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"]});
+    let role = json!({"metadata": {"name": "maker"}, "rules": [pods, roles]});
+    api.post(&format!("{RBAC}/clusterroles"), &role).await.ok();
+    let binding = json!({"metadata": {"name": "maker"}, "roleRef": {"kind": "ClusterRole", "name": "maker"},
+        "subjects": [{"kind": "User", "name": "joe"}]});
+    api.post(&format!("{RBAC}/clusterrolebindings"), &binding).await.ok();
+    api.get(&format!("{RBAC}/clusterrolebindings")).await.ok();
+    let joe = api.as_user("joe", &[]);
+    let path = format!("{RBAC}/namespaces/default/roles");
+    joe.post(&path, &json!({"metadata": {"name": "a"}, "rules": [pods]})).await.ok();
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["v1"], "resources": ["roles"]}]);
+    api.post(MUTATING, &configuration("MutatingWebhookConfiguration", &hook, json!({"rules": rules}))).await.ok();
+    api.get(&format!("{MUTATING}?limit=1")).await.ok();
+    let refused = joe.post(&path, &json!({"metadata": {"name": "b"}, "rules": [pods]})).await.failure();
+    assert!(refused.contains("{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\"]}"), "{refused}");
+    assert_eq!(hook.asked(), 1);
+}

@@ -295,6 +295,39 @@ mod tests {
         assert_eq!(looked, 1);
     }
 
+    proptest::proptest! {
+        /// However a state came about, it grants what the same state grants that was made at once.
+        #[test]
+        fn the_index_is_what_its_objects_are(
+            steps in proptest::collection::vec((0..3_usize, 0..3_usize, proptest::option::of((0..2_usize, 0..8_u8))), 0..40)
+        ) {
+            const NAMESPACES: [&str; 3] = ["", "n", "m"];
+            const NAMES: [&str; 3] = ["a", "b", "c"];
+            const SUBJECTS: [(&str, &str); 3] = [("User", "jane"), ("Group", "dev"), ("ServiceAccount", "x")];
+            let make = |namespace: &str, name: &str, (role, whom): (usize, u8)| {
+                let named = |i: usize| (whom & (1 << i) != 0).then_some(SUBJECTS[i]);
+                let subjects: Vec<_> = (0..3).filter_map(named).collect();
+                binding(namespace, name, NAMES[role], &subjects)
+            };
+            let (mut grown, mut state) = (Index::default(), std::collections::BTreeMap::new());
+            for (namespace, name, content) in steps {
+                let (namespace, name) = (NAMESPACES[namespace], NAMES[name]);
+                grown.set_binding(namespace, name, content.map(|content| make(namespace, name, content)));
+                state.insert((namespace, name), content);
+            }
+            let mut made = Index::default();
+            for ((namespace, name), content) in state.into_iter().filter_map(|(key, content)| Some((key, content?))) {
+                made.set_binding(namespace, name, Some(make(namespace, name, content)));
+            }
+            for (who, groups) in [("jane", &["dev"][..]), ("joe", &["dev"]), ("system:serviceaccount:n:x", &[])] {
+                let user = UserInfo::new(who, groups);
+                for namespace in NAMESPACES {
+                    proptest::prop_assert_eq!(seen(&grown, &user, namespace), seen(&made, &user, namespace));
+                }
+            }
+        }
+    }
+
     #[test]
     fn clearing_keeps_the_other_scope() {
         let mut index = Index::default();

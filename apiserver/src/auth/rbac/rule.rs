@@ -101,6 +101,7 @@ mod tests {
         check(pods.clone(), true, on("get", "", "pods", "a"));
         check(pods.clone(), true, on("get", "", "pods/log", "a"));
         check(pods.clone(), false, on("get", "", "pods/exec", "a"));
+        check(pods.clone(), false, on("get", "", "nodes/log", "a"));
         check(pods.clone(), false, on("watch", "", "pods", ""));
         check(pods.clone(), false, on("get", "apps", "pods", "a"));
         check(pods, false, on("get", "", "secrets", "a"));
