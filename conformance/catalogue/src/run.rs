@@ -154,7 +154,7 @@ impl Session<'_> {
         self.step(&make, &mut variables, &mut Watches::new()).await?;
         if with_account {
             let path = format!("/api/v1/namespaces/{name}/serviceaccounts/default");
-            let account = json!({"do": format!("GET {path}"), "eventually": 30});
+            let account = json!({"do": format!("GET {path}"), "eventually": 90});
             self.step(&account, &mut variables, &mut Watches::new()).await?;
         }
         Ok(())
