@@ -25,8 +25,8 @@ pub async fn serve(core: &Core, parts: &[&str], query: &Query) -> Outcome<Respon
     } else if parts.len() > 2 {
         return Err(Status::no_such_resource().into());
     }
-    checks.retain(|(name, _)| !excluded.contains(&name.as_str()));
-    let failed = checks.iter().any(|(_, problem)| problem.is_some());
+    let excludes = |name: &str| excluded.contains(&name);
+    let failed = checks.iter().any(|(name, problem)| problem.is_some() && !excludes(name));
     let code = if failed { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
     if !failed && !query.flag("verbose") {
         return Ok(text(code, "ok"));
@@ -34,10 +34,19 @@ pub async fn serve(core: &Core, parts: &[&str], query: &Query) -> Outcome<Respon
     let mut lines: Vec<String> = checks
         .iter()
         .map(|(name, problem)| match problem {
+            _ if excludes(name) => format!("[+]{name} excluded: ok"),
             None => format!("[+]{name} ok"),
             Some(why) => format!("[-]{name} failed: {why}"),
         })
         .collect();
+    let unknown: Vec<String> = excluded
+        .iter()
+        .filter(|name| !checks.iter().any(|(known, _)| known == *name))
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if !unknown.is_empty() {
+        lines.push(format!("warn: some health checks cannot be excluded: no matches for {}", unknown.join(",")));
+    }
     lines.push(format!("{endpoint} check {}", if failed { "failed" } else { "passed" }));
     Ok(text(code, lines.join("\n") + "\n"))
 }

@@ -74,5 +74,7 @@ pub fn respond(code: StatusCode, content_type: &'static str, bytes: impl Into<By
 }
 
 pub fn text(code: StatusCode, text: impl Into<String>) -> Response {
-    respond(code, "text/plain; charset=utf-8", text.into())
+    let mut response = respond(code, "text/plain; charset=utf-8", text.into());
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }

@@ -38,6 +38,13 @@ pub struct Preconditions {
 impl DeleteOptions {
     /// `body` is decoded JSON, or null when there was none.
     pub fn read(body: Value, query: &Query) -> Outcome<Self> {
+        let kind = str_at(&body, "kind");
+        if !["", "DeleteOptions"].contains(&kind) {
+            return Err(Status::bad_request(format!(
+                "decoded object cannot be converted to DeleteOptions: it is a {kind}"
+            ))
+            .into());
+        }
         let mut options: Self = match body {
             Value::Null => Self::default(),
             body => {
@@ -59,6 +66,10 @@ impl DeleteOptions {
             let text = format!(
                 "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {policy:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
             );
+            return Err(Status::bad_request(text).into());
+        }
+        if options.propagation_policy.is_some() && options.orphan_dependents.is_some() {
+            let text = "propagationPolicy: orphanDependents and deletionPropagation cannot be both set";
             return Err(Status::bad_request(text).into());
         }
         if let Some(value) = options.dry_run.iter().find(|value| *value != "All") {

@@ -4,13 +4,21 @@
 use super::call::Call;
 use crate::http::Outcome;
 use crate::kinds::value::{at, items, object_mut, remove, str_at};
-use gantry_apimachinery::kinds::Kind;
+use gantry_apimachinery::kinds::{self, Kind};
 use gantry_apimachinery::names;
 use gantry_apimachinery::status::{FieldErrors, Status};
 use serde_json::{Value, json};
 
 /// Annotations of one object together.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
+
+/// Finalizers that need no domain in their names.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+
+/// Only kinds of one's own may have finalizers without a domain.
+fn is_built_in(kind: &Kind) -> bool {
+    kinds::by_resource(kind.group, kind.version, kind.plural).is_some()
+}
 
 /// Namespace of the body against that of the path.
 pub fn settle_namespace(object: &mut Value, call: &Call) -> Outcome<()> {
@@ -101,7 +109,15 @@ pub fn validate(new: &Value, old: Option<&Value>, kind: &Kind, errors: &mut Fiel
         let text = finalizer.as_str().unwrap_or("");
         if let Err(why) = names::qualified_name(text) {
             errors.invalid(format!("metadata.finalizers[{at}]"), text, why);
+        } else if !text.contains('/') && !STANDARD_FINALIZERS.contains(&text) && is_built_in(kind) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.invalid(format!("metadata.finalizers[{at}]"), text, why);
         }
+    }
+    let collects = |name: &str| items(metadata, "finalizers").iter().any(|finalizer| finalizer == name);
+    if collects("orphan") && collects("foregroundDeletion") {
+        let text = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.invalid("metadata.finalizers", metadata["finalizers"].clone(), text);
     }
     if let Some(old) = old
         && at(old, "metadata.deletionTimestamp").is_some()
@@ -162,14 +178,17 @@ fn validate_annotations(metadata: &Value, errors: &mut FieldErrors) {
 fn validate_owners(metadata: &Value, errors: &mut FieldErrors) {
     let owners = items(metadata, "ownerReferences");
     let mut controllers = 0;
-    for (at, owner) in owners.iter().enumerate() {
+    for owner in owners {
+        // Without the owner's index, as Kubernetes names these fields.
         for field in ["apiVersion", "kind", "name", "uid"] {
             if str_at(owner, field).is_empty() {
-                errors.required_because(
-                    format!("metadata.ownerReferences[{at}].{field}"),
-                    &format!("{field} must not be empty"),
-                );
+                let what = if field == "apiVersion" { "version " } else { "" };
+                errors.invalid(format!("metadata.ownerReferences.{field}"), "", format!("{what}must not be empty"));
             }
+        }
+        if str_at(owner, "apiVersion") == "v1" && str_at(owner, "kind") == "Event" {
+            let text = "/v1, Kind=Event is disallowed from being an owner";
+            errors.invalid("metadata.ownerReferences", owner.clone(), text);
         }
         controllers += usize::from(owner["controller"] == json!(true));
     }

@@ -123,7 +123,12 @@ async fn token(core: &Core, body: &Value) -> Outcome<Value> {
     let asked: Vec<&str> = items(body, "spec.audiences").iter().filter_map(Value::as_str).collect();
     let audiences = if asked.is_empty() { vec![core.config.audience.as_str()] } else { asked };
     Ok(match token_user(core, text, &audiences).await {
-        Some(user) => json!({"authenticated": true, "user": user_json(&user), "audiences": audiences}),
+        Some(user) => {
+            let claims = core.tokens.verify(text, &audiences, core.clock.now()).map_err(Status::internal)?;
+            let meant: Vec<&&str> =
+                audiences.iter().filter(|asked| claims.aud.iter().any(|aud| aud == **asked)).collect();
+            json!({"authenticated": true, "user": user_json(&user), "audiences": meant})
+        }
         None => json!({"authenticated": false, "error": "the token is not valid"}),
     })
 }

@@ -116,7 +116,7 @@ async fn aggregation_adds_rules() {
     let jane = api.as_user("jane", &[]);
     assert_eq!(jane.get("/api/v1/namespaces/default/pods").await.code, 200);
     assert_eq!(jane.get("/api/v1/namespaces/default/secrets").await.code, 403);
-    let labels = json!({"rbac.authorization.kubernetes.io/aggregate-to-view": "true"});
+    let labels = json!({"rbac.authorization.k8s.io/aggregate-to-view": "true"});
     let rules = json!({"rules": [rule(&["list"], &["secrets"])]});
     cluster_role(&api, "secret-viewer", labels, rules).await.ok();
     // view is a part of edit, which is a part of admin.

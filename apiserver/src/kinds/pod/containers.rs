@@ -313,15 +313,15 @@ pub fn resources(resources: &Value, path: &str, errors: &mut FieldErrors) {
     }
     for (name, request) in resources["requests"].as_object().into_iter().flatten() {
         let limit = &resources["limits"][name.as_str()];
-        let path = format!("{path}.requests");
+        let requests = format!("{path}.requests");
         let countable = name.contains('/') || name.starts_with("hugepages-");
         match (quantity(request), quantity(limit)) {
             (Some(request), Some(limit)) if countable && request != limit => {
-                errors.invalid(path, request.to_string(), format!("must be equal to {name} limit of {limit}"));
+                errors.invalid(requests, request.to_string(), format!("must be equal to {name} limit of {limit}"));
             }
             (Some(request), Some(limit)) if request > limit => {
                 errors.invalid(
-                    path,
+                    requests,
                     request.to_string(),
                     format!("must be less than or equal to {name} limit of {limit}"),
                 );

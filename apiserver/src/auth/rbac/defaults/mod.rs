@@ -75,7 +75,7 @@ fn object(kind: &'static Kind, namespace: &str, name: &str, mut content: Value) 
 }
 
 fn cluster_role(name: &str, groups: &[&str]) -> DefaultObject {
-    let label = |group: &str| format!("rbac.authorization.kubernetes.io/aggregate-to-{group}");
+    let label = |group: &str| format!("rbac.authorization.k8s.io/aggregate-to-{group}");
     let mut made = object(&CLUSTER_ROLE, "", name, json!({"rules": []}));
     let mut groups = groups.iter();
     while let Some(group) = groups.next() {

@@ -44,7 +44,7 @@ fn every_line_makes_one_valid_object_and_every_binding_finds_its_role() {
 fn a_line_reads_as_an_object() {
     let made =
         parse("cluster-role r +edit = admin\n    read,create core,apps a,b/c x\n    get /p,/q\nrole n s\n    * * *\n");
-    let label = |group: &str| format!("rbac.authorization.kubernetes.io/aggregate-to-{group}");
+    let label = |group: &str| format!("rbac.authorization.k8s.io/aggregate-to-{group}");
     assert_eq!(made[0].object["metadata"]["labels"][label("edit")], "true");
     let selectors = &made[0].object["aggregationRule"]["clusterRoleSelectors"];
     assert_eq!(*selectors, json!([{"matchLabels": {label("admin"): "true"}}]));
