@@ -125,7 +125,8 @@ async fn a_saved_snapshot_begins_a_new_group_of_three() {
     assert_eq!(remote.read_revision().await.unwrap().0, before.revision.0 + BUMP + 5);
     // The same words make another group, and a member of the one before is none of it.
     let (listener, address) = listen();
-    let moved: BTreeMap<_, _> = members.iter().map(|(id, at)| (*id, if *id == 1 { &address } else { at }.clone())).collect();
+    let moved: BTreeMap<_, _> =
+        members.iter().map(|(id, at)| (*id, if *id == 1 { &address } else { at }.clone())).collect();
     let again = Restore { dir: path("again1"), ..order(1) };
     restore(&again).unwrap();
     let again = open(&path("again1"), 1, &moved, listener).await;

@@ -279,7 +279,7 @@ mod tests {
             let held = conditions.hold(&[("object", &object), ("oldObject", &none), ("request", &none)]);
             assert_eq!(
                 held.as_ref().map_err(|error| error.contains(expect.err().unwrap_or("?"))),
-                expect.as_ref().map_err(|_| true).map(|b| b)
+                expect.as_ref().map_err(|_| true)
             );
         };
         check(&[], Ok(true));

@@ -172,7 +172,7 @@ async fn charge(store: &dyn gantry_store::Store, namespace: &str, batch: Vec<Wai
     match outcome {
         // Who asked may be gone: then a recount gives back what it was charged.
         Ok((period, verdicts)) => batch.into_iter().zip(verdicts).for_each(|(waiting, verdict)| {
-            let _ = waiting.answer.send(verdict.map(|()| period).map_err(Box::new));
+            let _ = waiting.answer.send(verdict.map(|()| period));
         }),
         Err(failure) => batch.into_iter().for_each(|waiting| {
             let _ = waiting.answer.send(Err(failure.clone()));
@@ -180,7 +180,7 @@ async fn charge(store: &dyn gantry_store::Store, namespace: &str, batch: Vec<Wai
     }
 }
 
-type Charged = (u64, Vec<Result<(), Status>>);
+type Charged = (u64, Vec<Outcome<()>>);
 
 /// `None`: somebody else wrote a quota first.
 async fn attempt(store: &dyn gantry_store::Store, namespace: &str, batch: &[Waiting]) -> Outcome<Option<Charged>> {
@@ -200,7 +200,7 @@ async fn attempt(store: &dyn gantry_store::Store, namespace: &str, batch: &[Wait
             changed: false,
         });
     }
-    let verdicts = batch.iter().map(|waiting| admit(waiting, &mut quotas)).collect();
+    let verdicts: Vec<Outcome<()>> = batch.iter().map(|waiting| admit(waiting, &mut quotas)).collect();
     let changed: Vec<&Quota> = quotas.iter().filter(|quota| quota.changed).collect();
     if changed.is_empty() {
         return Ok(Some((period, verdicts)));
@@ -222,8 +222,8 @@ pub(super) fn written(amounts: &Amounts) -> Value {
 }
 
 /// Takes the room in all quotas, or in none.
-fn admit(waiting: &Waiting, quotas: &mut [Quota]) -> Result<(), Status> {
-    let refuse = |why: String| Err(Status::forbidden(&waiting.kind.resource(), &waiting.name, &why));
+fn admit(waiting: &Waiting, quotas: &mut [Quota]) -> Outcome<()> {
+    let refuse = |why: String| Err(Box::new(Status::forbidden(&waiting.kind.resource(), &waiting.name, &why)));
     let usage = of(waiting.kind, &waiting.new);
     let before = waiting.old.as_ref().map(|old| of(waiting.kind, old)).unwrap_or_default();
     let mut takes: Vec<(usize, Amounts)> = Vec::new();
@@ -239,7 +239,7 @@ fn admit(waiting: &Waiting, quotas: &mut [Quota]) -> Result<(), Status> {
         }
         let mut delta = measured(&usage, &quota.hard);
         for (resource, amount) in &mut delta {
-            *amount = *amount - before.get(resource).copied().unwrap_or(Quantity::ZERO);
+            *amount -= before.get(resource).copied().unwrap_or(Quantity::ZERO);
         }
         delta.retain(|_, amount| !amount.is_zero() && !amount.is_negative());
         if delta.is_empty() {

@@ -74,7 +74,10 @@ pub struct Newcomer {
 pub enum Verdict {
     TakesPart,
     /// These were not heard yet; so many of them have to be.
-    Waits { silent: BTreeSet<u64>, lacking: usize },
+    Waits {
+        silent: BTreeSet<u64>,
+        lacking: usize,
+    },
     Refused(Refusal),
 }
 
@@ -113,7 +116,8 @@ pub fn judge(me: &Newcomer, answers: &BTreeMap<u64, Welcome>, kept: bool) -> Ver
     let mut others = newest.map_or_else(|| me.founders.clone(), Welcome::deciders);
     others.remove(&me.member);
     // Of all that decide, this member included.
-    let majority = (others.len() + 1) / 2 + 1;
+    let members = others.len() + 1;
+    let majority = members / 2 + 1;
     let begins = !me.joins && !answers.values().any(|answer| answer.exists);
     // Without so many, the rest would be a majority together with it.
     let needed = if begins { majority - 1 } else { (others.len() + 2 - majority).min(others.len()) };
@@ -178,7 +182,8 @@ impl Part {
         }
         let dir = self.dir.clone();
         let written = offload(move || Owner::change(&dir, |owner| owner.takes_part = true)).await;
-        written.map_err(|error| IdentityError::Io { path: self.dir.clone(), source: std::io::Error::other(error) })??;
+        written
+            .map_err(|error| IdentityError::Io { path: self.dir.clone(), source: std::io::Error::other(error) })??;
         self.takes.store(true, Ordering::Release);
         Ok(())
     }
@@ -353,7 +358,11 @@ pub async fn run(handle: Handle, nodes: BTreeMap<u64, BasicNode>, cancel: Cancel
         for (id, answer) in &answers {
             if answer.kept != 0 && answer.kept != handle.part.me.incarnation {
                 let (member, group) = (handle.member, &*handle.group);
-                tracing::error!(group, member, "member {id} remembers another directory of this member: only one may run");
+                tracing::error!(
+                    group,
+                    member,
+                    "member {id} remembers another directory of this member: only one may run"
+                );
             }
             // One that does not take part yet has no incarnation to keep.
             if answer.incarnation != 0 {
@@ -468,7 +477,8 @@ mod tests {
             let me = Newcomer { founders: ids.iter().copied().chain([2]).collect(), ..me() };
             for heard in 0..=ids.len() {
                 let answers: Vec<_> = ids[..heard].iter().map(|id| (*id, Welcome { exists: true, ..new() })).collect();
-                let majority = (ids.len() + 1) / 2 + 1;
+                let members = ids.len() + 1;
+                let majority = members / 2 + 1;
                 // The smallest majority has this member and those that were not asked.
                 let safe = ids.len() - heard + 1 < majority;
                 assert_eq!(verdict(&me, &answers) == Verdict::TakesPart, safe, "{heard} of {others} others");

@@ -252,7 +252,9 @@ mod tests {
         let text = owner.text();
         assert_eq!(Owner::parse(&text), Ok(owner.clone()));
         assert_eq!(Owner::parse(&text.replace("format 1", "format 9")), Err(Some(9)));
-        for bad in ["", "something else", &text.replace("member 3", "member x"), &text[..text.find("incarn").unwrap() - 18]] {
+        for bad in
+            ["", "something else", &text.replace("member 3", "member x"), &text[..text.find("incarn").unwrap() - 18]]
+        {
             assert_eq!(Owner::parse(bad), Err(None), "{bad:?}");
         }
         let older = Owner { incarnation: 0, begins: 0, takes_part: true, ..owner.clone() };

@@ -3,9 +3,7 @@
 use super::{moment, with};
 use crate::api::{self, Compare, LeaseId, RangeRequest, Revision, StoreError, WatchBatch};
 use bytes::Bytes;
-use gantry_history::{
-    Batch, Condition, Event, KeyValue, LeaseRequest, Op, Outcome, Reply, Request, Span, Target, Txn,
-};
+use gantry_history::{Batch, Condition, Event, KeyValue, LeaseRequest, Op, Outcome, Reply, Request, Span, Target, Txn};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// To the checker every grant has a number of its own; the store is given those of leases that are over once more.
@@ -49,16 +47,18 @@ impl Numbers {
             Request::Lease(LeaseRequest::Revoke { lease }) if done && !self.doubtful.contains(lease) => {
                 self.free.extend(self.of.get(lease));
             }
-            Request::Lease(LeaseRequest::Renew { lease }) if *outcome == Outcome::NoLease => {
-                if self.doubtful.insert(*lease) {
-                    self.free.extend(self.of.get(lease));
-                }
+            Request::Lease(LeaseRequest::Renew { lease })
+                if *outcome == Outcome::NoLease && !self.doubtful.contains(lease) =>
+            {
+                self.doubtful.insert(*lease);
+                self.free.extend(self.of.get(lease));
             }
             Request::Lease(asked) if !done => {
                 self.doubtful.insert(asked.lease());
             }
             Request::Txn(txn) if !done => {
-                let leases = txn.then.iter().filter_map(|op| if let Op::Put { lease, .. } = op { Some(*lease) } else { None });
+                let leases =
+                    txn.then.iter().filter_map(|op| if let Op::Put { lease, .. } = op { Some(*lease) } else { None });
                 self.doubtful.extend(leases);
             }
             _ => {}
