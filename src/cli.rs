@@ -308,7 +308,7 @@ pub struct MemberArgs {
     pub join: bool,
     /// The live keys and the history together may have this many bytes; then puts are refused until room was made.
     /// 0: no quota [default: 8 GiB, leases 2 GiB, events 4 GiB]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub quota_bytes: Option<u64>,
     /// Where peers, API servers and etcd's clients reach this member; its metrics are at /metrics
     #[arg(long, default_value = "127.0.0.1:2380", value_name = "HOST:PORT", value_parser = resolved)]
@@ -466,10 +466,36 @@ pub struct GuardArgs {
     pub network: NetworkArgs,
 }
 
+/// A number of bytes, or of KiB, MiB, GiB or TiB, with a space before the unit or without.
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let power = match unit.trim() {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        _ => return Err("write it as a number of bytes, or with a unit: 8GiB, 512 MiB".to_owned()),
+    };
+    let number: u64 = number.parse().map_err(|_| "it begins with a whole number, as in 8GiB".to_owned())?;
+    number.checked_mul(1 << power).ok_or_else(|| "it is too much".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn bytes_may_have_a_unit() {
+        for (text, bytes) in [("0", 0), ("8589934592", 8 << 30), ("8GiB", 8 << 30), ("8 GiB", 8 << 30), ("5 B", 5)] {
+            assert_eq!(super::parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "8 GB", "-1", "8.5GiB", "99999999999TiB"] {
+            assert!(super::parse_bytes(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

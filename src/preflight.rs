@@ -104,7 +104,7 @@ pub fn check_ports(wanted: &[(SocketAddr, &str)]) -> Result<(), Problem> {
 fn in_use(port: u16, holder: Option<Holder>, flag: &str) -> String {
     match holder {
         // Another port is not enough for two nodes on one machine.
-        Some(Holder { name, pid }) if name == "gantry" => format!(
+        Some(Holder { name, pid }) if name == "gantry" && flag != "--listen" => format!(
             "port {port} is in use by another cluster of this machine, gantry (process {pid}); stop it with `gantry down` and \
              its --data-dir, or give this one a network namespace of its own (`ip netns exec`) and another --cgroup-root"
         ),
@@ -190,6 +190,15 @@ mod tests {
         let text = in_use(6443, Some(gantry), "--api-port");
         assert!(text.contains("another cluster") && text.contains("process 7"), "{text}");
         assert!(text.contains("--cgroup-root") && !text.contains("--api-port"), "{text}");
+    }
+
+    #[test]
+    fn a_role_that_listens_may_choose_another_port() {
+        let text = in_use(2380, Some(Holder { name: "gantry".into(), pid: 7 }), "--listen");
+        assert_eq!(
+            text,
+            "port 2380 is in use by gantry (process 7); stop that process or choose another with --listen"
+        );
     }
 
     #[test]

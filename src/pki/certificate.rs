@@ -128,6 +128,11 @@ pub fn judge(pem: &str, key: &KeyPair, authority: &Authority, wanted: &Wanted, n
     .unwrap_or(Judgement::Unreadable)
 }
 
+/// The names of a certificate; none if there is none.
+pub fn names(pem: &str) -> BTreeSet<String> {
+    parsed(pem, names_of).unwrap_or_default()
+}
+
 fn set_validity(params: &mut CertificateParams, now_s: i64, life_s: i64) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let since_epoch = |unix_s: i64| Duration::from_secs(u64::try_from(unix_s).unwrap_or(0));

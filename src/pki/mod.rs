@@ -119,7 +119,13 @@ impl Pki {
         let store = self.ensure_authority(STORE_CA, "gantry-store-ca", now_s, &mut issued)?;
         self.ensure(&cluster, APISERVER, &apiserver_certificate(names), now_s, &mut issued)?;
         self.ensure(&cluster, KUBELET_CLIENT, &kubelet_client_certificate(), now_s, &mut issued)?;
-        self.ensure(&store, STORE_PEER, &store_certificate(names), now_s, &mut issued)?;
+        let mut peer = store_certificate(names);
+        // Members of other machines may serve with it under names that are not told again.
+        let before = std::fs::read_to_string(self.certificate(STORE_PEER)).unwrap_or_default();
+        peer.sans.extend(
+            certificate::names(&before).into_iter().filter(|name| !peer.sans.contains(name)).collect::<Vec<_>>(),
+        );
+        self.ensure(&store, STORE_PEER, &peer, now_s, &mut issued)?;
         let kubelet = kubelet_certificate(&names.node_name, names.node_ip);
         self.ensure(&cluster, &kubelet_server(&names.node_name), &kubelet, now_s, &mut issued)?;
         let server = format!("https://127.0.0.1:{}", names.api_port);

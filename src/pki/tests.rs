@@ -62,6 +62,21 @@ fn another_address_renews_what_names_it() {
 }
 
 #[test]
+fn the_store_keeps_the_names_that_it_had() {
+    let mut fixture = Fixture::new();
+    fixture.names.extra = vec!["s1.example.org".to_owned(), "192.0.2.31".to_owned()];
+    fixture.ensure(NOW_S);
+    fixture.names.extra.clear();
+    assert_eq!(fixture.ensure(NOW_S), ["apiserver"]);
+    fixture.names.extra = vec!["s2.example.org".to_owned()];
+    fixture.ensure(NOW_S);
+    let names = certificate::names(&std::fs::read_to_string(fixture.pki.certificate(STORE_PEER)).unwrap());
+    for name in ["s1.example.org", "192.0.2.31", "s2.example.org", "192.0.2.7"] {
+        assert!(names.contains(name), "{name} is not in {names:?}");
+    }
+}
+
+#[test]
 fn a_new_authority_key_renews_everything_it_signed() {
     let fixture = Fixture::new();
     fixture.ensure(NOW_S);

@@ -180,6 +180,10 @@ pub async fn run(args: MemberArgs) -> anyhow::Result<()> {
             group.shutdown().await;
             Err(ended(why))
         }
+        refusal = group.refused() => {
+            group.shutdown().await;
+            Err(judge(refusal))
+        }
     }
 }
 
@@ -227,7 +231,14 @@ pub fn parse_members(members: &[String], this: u64) -> Result<BTreeMap<u64, Stri
         let pair = member.split_once('=').and_then(|(id, address)| Some((id.parse().ok()?, address.to_owned())));
         pair.ok_or_else(|| Problem::new(format!("--members {member}: write it as NUMBER=HOST:PORT")))
     };
-    let members: BTreeMap<u64, String> = members.iter().map(parse).collect::<Result<_, _>>()?;
+    let pairs: Vec<(u64, String)> = members.iter().map(parse).collect::<Result<_, _>>()?;
+    for (at, (id, address)) in pairs.iter().enumerate() {
+        if let Some((other, _)) = pairs[..at].iter().find(|(other, place)| other == id || place == address) {
+            let what = if other == id { format!("the number {id}") } else { format!("the address {address}") };
+            return Err(Problem::new(format!("--members names {what} twice: each member has its own")));
+        }
+    }
+    let members: BTreeMap<u64, String> = pairs.into_iter().collect();
     match members.is_empty() || members.contains_key(&this) {
         true => Ok(members),
         false => Err(Problem::new(format!("--members does not name this member, {this}"))),
@@ -249,6 +260,20 @@ mod tests {
         set_nice(1).unwrap();
         drop(told);
         assert_eq!(thread.join().unwrap(), 1);
+    }
+
+    #[test]
+    fn every_member_has_a_number_and_an_address_of_its_own() {
+        let parse = |members: &[&str]| parse_members(&members.iter().map(|m| (*m).to_owned()).collect::<Vec<_>>(), 1);
+        assert_eq!(parse(&["1=a:1", "2=b:1"]).unwrap().len(), 2);
+        for (members, says) in [
+            (["1=a:1", "1=b:1"], "names the number 1 twice"),
+            (["1=a:1", "2=a:1"], "names the address a:1 twice"),
+            (["2=a:1", "3=b:1"], "does not name this member, 1"),
+        ] {
+            let error = parse(&members).unwrap_err().to_string();
+            assert!(error.contains(says), "{members:?}: {error}");
+        }
     }
 
     #[test]

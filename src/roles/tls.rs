@@ -23,6 +23,15 @@ pub fn store(certificate: &Path, key: &Path, authority: &Path) -> anyhow::Result
     let chain = certificates(certificate)?;
     let load_key =
         || PrivateKeyDer::from_pem_file(key).map_err(|error| Problem::new(format!("{}: {error}", key.display())));
+    let unfit = |error: rustls::Error| {
+        let (key, certificate) = (key.display(), certificate.display());
+        Problem::new(match error {
+            rustls::Error::InconsistentKeys(_) => {
+                format!("{key} is not the key of {certificate}: name the two that were made together")
+            }
+            error => format!("{certificate} and {key} cannot be used: {error}"),
+        })
+    };
     let mut roots = RootCertStore::empty();
     for certificate in certificates(authority)? {
         roots.add(certificate).with_context(|| format!("reading {}", authority.display()))?;
@@ -33,11 +42,13 @@ pub fn store(certificate: &Path, key: &Path, authority: &Path) -> anyhow::Result
     let mut server = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain.clone(), load_key()?)?;
+        .with_single_cert(chain.clone(), load_key()?)
+        .map_err(unfit)?;
     let mut client = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
-        .with_client_auth_cert(chain, load_key()?)?;
+        .with_client_auth_cert(chain, load_key()?)
+        .map_err(unfit)?;
     // HTTP/1 is for those who only look at the metrics.
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     client.alpn_protocols = vec![b"h2".to_vec()];

@@ -5,6 +5,7 @@
 use crate::api::{Compare, Op, Revision, Txn};
 use crate::codec::{self, Reader};
 use crate::etcd::convert;
+use crate::group::{Greeting, Welcome};
 use crate::heap::most_bytes;
 use crate::mvcc::{Command, Entry, Mvcc, Reply, apply};
 use crate::peer::wire;
@@ -149,6 +150,21 @@ fn bounded<T>(bytes: usize, always: usize, decode: impl FnOnce() -> T) -> T {
     answer
 }
 
+fn greeting() -> Greeting {
+    Greeting { incarnation: 7, keep: true, known: [(1, 3), (2, 4)].into() }
+}
+
+fn welcome() -> Welcome {
+    let members = [(1, ("a:1".to_owned(), true)), (2, ("b:1".to_owned(), false))].into();
+    Welcome { incarnation: 7, exists: true, begins: 2, kept: 9, known: greeting().known, members, as_of: 5 }
+}
+
+#[test]
+fn greetings_survive_the_wire() {
+    assert_eq!(wire::greeting(wire::put_greeting(&greeting()).into()), Ok(greeting()));
+    assert_eq!(wire::welcome(wire::put_welcome(&welcome()).into()), Ok(welcome()));
+}
+
 /// Everything that decodes what members send each other or keep in their logs.
 fn decode_all(bytes: &[u8]) {
     let shared = || Bytes::copy_from_slice(bytes);
@@ -158,6 +174,8 @@ fn decode_all(bytes: &[u8]) {
     bounded(bytes.len(), 0, || reply::replies(&mut Reader::new(shared())).is_ok());
     bounded(bytes.len(), 0, || reply::error(&mut Reader::new(shared())).is_ok());
     bounded(bytes.len(), 0, || wire::append(shared()).is_ok());
+    bounded(bytes.len(), 0, || wire::greeting(shared()).is_ok());
+    bounded(bytes.len(), 0, || wire::welcome(shared()).is_ok());
     for kind in [Kind::Vote, Kind::Truncate, Kind::Purge, Kind::Committed] {
         bounded(bytes.len(), 0, || State::decode(kind, shared()).is_ok());
     }
@@ -249,6 +267,12 @@ proptest! {
         if let Ok((_, Ok(replies))) = wire::forwarded(answer.clone().into()) {
             prop_assert!(replies.len() <= answer.len());
         }
+    }
+
+    #[test]
+    fn greetings(greeting in input(wire::put_greeting(&greeting())), welcome in input(wire::put_welcome(&welcome()))) {
+        decode_all(&greeting);
+        decode_all(&welcome);
     }
 
     #[test]

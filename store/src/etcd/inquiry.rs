@@ -74,8 +74,22 @@ pub async fn member_status(endpoint: &str, tls: Option<&StoreTls>) -> Result<Mem
     };
     match tokio::time::timeout(PATIENCE, ask).await {
         Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
-        Ok(Err(status)) if peer::never_sent(&status) => Err("it cannot be reached".to_owned()),
-        Ok(Err(status)) => Err(status.message().to_owned()),
+        Ok(Err(status)) => Err(why(&status)),
         Ok(Ok(status)) => Ok(status),
     }
+}
+
+/// Why there is no answer: what TLS or the network says, or else the member itself.
+fn why(status: &Status) -> String {
+    if let Some((reason, advice)) = peer::distrust(status) {
+        return format!("no TLS connection: {reason}; {advice}");
+    }
+    if !peer::never_sent(status) {
+        return status.message().to_owned();
+    }
+    let mut deepest: &(dyn std::error::Error + 'static) = status;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    format!("it cannot be reached: {deepest}")
 }

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use futures::Stream;
 use sha2::{Digest, Sha256};
 use std::pin::Pin;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
@@ -75,9 +76,7 @@ impl Maintenance for Face {
         let view = self.handle.hub.view();
         let mut errors: Vec<_> = view.alarms().map(alarm_text).collect();
         let leader = self.handle.leader();
-        if leader.is_none() {
-            errors.push("etcdserver: no leader".to_owned());
-        }
+        errors.extend(self.troubles().await);
         let size = (bytes + self.handle.wal_bytes_after(index)).cast_signed();
         let mut answer = Response::new(etcd::StatusResponse {
             header: self.header_now(),
@@ -148,6 +147,33 @@ impl Maintenance for Face {
             error => change_status(error),
         })?;
         Ok(Response::new(etcd::MoveLeaderResponse { header: self.header_now() }))
+    }
+}
+
+/// How long a member may take to hear that it is in touch with the others, when it is asked how it is.
+const IN_TOUCH: Duration = Duration::from_secs(1);
+
+impl Face {
+    /// What keeps this member from its work, besides alarms.
+    async fn troubles(&self) -> Vec<String> {
+        let (handle, metrics) = (&self.handle, self.handle.metrics());
+        let mut troubles = Vec::new();
+        if handle.is_full() {
+            troubles.push(StoreError::DiskFull { member: handle.member }.to_string());
+        }
+        let (is_new, members) = (!handle.takes_part(), handle.members());
+        if metrics.running_state.is_err() {
+            troubles.push("it has stopped: its log says why; start it again".to_owned());
+        } else if is_new {
+            troubles.push("it takes no part yet: its directory is new, see its log".to_owned());
+        } else if !members.is_empty() && members.iter().all(|member| member.id != handle.member) {
+            troubles.push("it was removed from the group: stop it".to_owned());
+        } else if handle.leader().is_none() {
+            troubles.push("etcdserver: no leader".to_owned());
+        } else if !matches!(tokio::time::timeout(IN_TOUCH, self.store.read_index()).await, Ok(Ok(_))) {
+            troubles.push("it does not reach the group's leader, or the leader no majority".to_owned());
+        }
+        troubles
     }
 }
 

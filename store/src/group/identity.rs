@@ -50,6 +50,11 @@ pub enum IdentityError {
     Cluster { dir: PathBuf, ours: u64, member: u64, address: String, theirs: u64 },
 }
 
+/// The group began with nothing.
+pub const EMPTY: u64 = 0;
+/// This member came later, so it does not know.
+pub const LATER: u64 = u64::MAX;
+
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -59,7 +64,7 @@ pub struct Owner {
     pub cluster: u64,
     /// Random for every directory; 0 = it is older than incarnations.
     pub incarnation: u64,
-    /// What the group began with: 0 = nothing, else a number for the snapshot and the words it was restored with.
+    /// What the group began with: [`EMPTY`], [`LATER`], or a number for the snapshot and the words it was restored with.
     pub begins: u64,
     /// Whether it may have voted or acknowledged anything; see `admission`.
     pub takes_part: bool,
@@ -117,6 +122,11 @@ impl Owner {
         Self { group: group.to_owned(), member, cluster: 0, incarnation: random(), begins, takes_part: false }
     }
 
+    /// A simulation has no directories, and loses none.
+    pub fn simulated(group: &str, member: u64) -> Self {
+        Self { group: group.to_owned(), member, cluster: 0, incarnation: 0, begins: EMPTY, takes_part: true }
+    }
+
     /// Durable when it returns. Blocks.
     pub fn write(&self, dir: &Path) -> Result<(), IdentityError> {
         write_file(dir, FILE, &self.text()).map_err(|source| IdentityError::Io { path: dir.join(FILE), source })
@@ -161,7 +171,8 @@ pub async fn check(config: &GroupConfig) -> Result<Owner, IdentityError> {
     let has_log = !files(&dir.join("wal"), "wal")?.is_empty();
     let Some(mut owner) = found else {
         // A log without the file is older than the file.
-        let owner = Owner { takes_part: has_log, ..Owner::new(&config.name, config.member, 0) };
+        let begins = if config.join { LATER } else { EMPTY };
+        let owner = Owner { takes_part: has_log, ..Owner::new(&config.name, config.member, begins) };
         owner.write(dir)?;
         return Ok(owner);
     };

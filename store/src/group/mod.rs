@@ -9,6 +9,7 @@ mod belonging;
 mod clock;
 mod config;
 mod ending;
+mod greet;
 mod ground;
 mod identity;
 mod kept;
@@ -47,9 +48,9 @@ use crate::raft::machine::{Machine, Snapshots};
 use crate::raft::roster::Roster;
 use crate::raft::snapshot::{SnapshotDir, SnapshotError};
 use crate::raft::types::TypeConfig;
-use crate::wal::{OpenError, Wal, WalConfig};
-use admission::Part;
+use crate::wal::{OpenError, REBUILD, Wal, WalConfig};
 use clock::StoreClock;
+use greet::Part;
 use kept::Kept;
 use lessor::Lessor;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -57,6 +58,7 @@ use openraft::errors::{InitializeError, RaftError};
 use openraft::impls::BasicNode;
 use openraft::{Raft, RaftMetrics};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -84,8 +86,13 @@ pub enum GroupError {
     Config { group: String, what: String },
     #[error("the log cannot be opened")]
     Log(#[from] OpenError),
-    #[error("the snapshot cannot be read")]
+    #[error("the snapshot cannot be used, and this member does not start without it: {REBUILD}")]
     Snapshot(#[from] SnapshotError),
+    #[error(
+        "{dir} lacks the snapshot that the log goes on from, after entry {after}: put it back, or {REBUILD}",
+        dir = .dir.display()
+    )]
+    NoSnapshot { dir: PathBuf, after: u64 },
     #[error("a member's address cannot be used")]
     Address(#[from] TlsError),
     #[error(transparent)]
@@ -164,6 +171,11 @@ impl Handle {
         Ok(())
     }
 
+    /// Whether it may vote and take entries; see `admission`.
+    pub fn takes_part(&self) -> bool {
+        self.part.takes()
+    }
+
     /// The members that decide.
     pub fn voters(&self) -> BTreeSet<u64> {
         self.metrics().membership_config.membership().voter_ids().collect()
@@ -204,7 +216,7 @@ impl Group {
     async fn open_here(mut config: GroupConfig, ground: Ground) -> Result<Self, GroupError> {
         config.validate(ground.simulated())?;
         let (owner, kept) = if ground.simulated() {
-            (Owner { takes_part: true, ..Owner::new(&config.name, config.member, 0) }, Kept::nowhere())
+            (Owner::simulated(&config.name, config.member), Kept::nowhere())
         } else {
             (identity::check(&config).await?, Kept::read(&config.dir)?)
         };
@@ -231,7 +243,7 @@ impl Group {
             group.handle.begin(&nodes).await?;
         }
         if meets {
-            tokio::spawn(admission::run(group.handle.clone(), nodes, met));
+            tokio::spawn(greet::run(group.handle.clone(), nodes, met));
         }
         if single {
             group.ready(PATIENCE).await.map_err(|error| GroupError::Raft(error.to_string()))?;
@@ -389,6 +401,10 @@ async fn start_raft(config: &GroupConfig, ground: &Ground, (owner, kept): (Owner
         Ok::<_, GroupError>((wal, snapshots, current))
     });
     let (wal, dir, current) = opened.await.map_err(|error| GroupError::Raft(error.to_string()))??;
+    let (purged, held) = (wal.ends().0, current.as_ref().and_then(|(meta, ..)| meta.last_log_id));
+    if let Some(purged) = purged.filter(|purged| held < Some(*purged)) {
+        return Err(GroupError::NoSnapshot { dir: config.dir.join("snapshots"), after: purged.index });
+    }
     let (mvcc, current) = match current {
         Some((meta, mvcc, file)) => (mvcc, Some((meta, file))),
         None => (Mvcc::default(), None),

@@ -6,6 +6,7 @@ mod line;
 mod network;
 mod server;
 mod tls;
+mod trust;
 pub mod wire;
 
 use crate::api::{LeaseId, Revision, StoreError};
@@ -32,6 +33,7 @@ pub use server::PeerService;
 #[cfg(test)]
 pub use tls::ConnectFailed;
 pub use tls::{Services, StoreTls, TlsError, channel, serve};
+pub use trust::distrust;
 
 /// The version of every frame's body.
 const VERSION: u32 = 2;

@@ -1,7 +1,7 @@
 //! Connections: TCP with mutual TLS when it is configured. Certificates come from the caller; this only applies them.
 
-use super::PeerService;
 use super::door::{Door, Guest, Kind, Shares, raise_files};
+use super::{PeerService, trust};
 use crate::etcd::{EtcdServices, errors, health};
 use crate::proto::etcd;
 use crate::proto::health::health_server;
@@ -14,6 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use rustls_pki_types::ServerName;
 use std::convert::Infallible;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -100,7 +101,11 @@ async fn connect(
             Some((connector, name)) => Io::Client(Box::new(connector.connect(name, stream).await?)),
         })
     };
-    connected.await.map(TokioIo::new).map_err(|source| ConnectFailed { address, source })
+    let connected: io::Result<Io> = connected.await;
+    connected.map(TokioIo::new).map_err(|source| {
+        trust::warn(&address, &source);
+        ConnectFailed { address, source }
+    })
 }
 
 /// Accepts connections and serves gRPC on each until `cancel`. Handshakes run beside each other; a failed connection only
@@ -111,14 +116,14 @@ pub async fn serve(listener: TcpListener, tls: Option<StoreTls>, services: Servi
     loop {
         let stream = tokio::select! {
             () = cancel.cancelled() => return,
-            accepted = listener.accept() => accepted.map(|(stream, _)| stream),
+            accepted = listener.accept() => accepted,
         };
         match stream {
-            Ok(stream) => {
+            Ok((stream, from)) => {
                 let (acceptor, services, cancel) = (acceptor.clone(), services.clone(), cancel.clone());
                 let guest = Arc::new(door.enter());
                 tokio::spawn(async move {
-                    if let Err(error) = serve_connection(stream, acceptor, services, guest, cancel).await {
+                    if let Err(error) = serve_connection((stream, from.ip()), acceptor, services, guest, cancel).await {
                         tracing::debug!(error, "a connection to the store ended");
                     }
                 });
@@ -133,7 +138,7 @@ pub async fn serve(listener: TcpListener, tls: Option<StoreTls>, services: Servi
 }
 
 async fn serve_connection(
-    stream: TcpStream,
+    (stream, from): (TcpStream, IpAddr),
     acceptor: Option<TlsAcceptor>,
     services: Services,
     guest: Arc<Guest>,
@@ -146,7 +151,8 @@ async fn serve_connection(
         }
     };
     let served = async {
-        let io = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, acceptor)).await??;
+        let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(stream, acceptor)).await?;
+        let io = shaken.inspect_err(|error| trust::warn(&from.to_string(), error))?;
         // HTTP/1 is for those who only look at the metrics.
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-pub use open::OpenError;
+pub use open::{OpenError, REBUILD};
 pub use reserve::{Space, is_full};
 #[cfg(test)]
 pub use step::Stepper;

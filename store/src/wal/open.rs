@@ -14,6 +14,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// What to do about a member whose data is damaged.
+pub const REBUILD: &str = "remove this member from the group, empty its directory, and add it anew with --join (a member alone: \
+                           restore a saved snapshot)";
+
 /// Why a log cannot be opened. A person acts.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -25,9 +29,9 @@ pub enum OpenError {
     },
     #[error("{path} is in use by another process", path = .path.display())]
     InUse { path: PathBuf },
-    #[error("{path} is damaged at byte {at}: a record that was durable does not match its checksum", path = .path.display())]
+    #[error("{path} is damaged at byte {at}: a record that was durable does not match its checksum; {REBUILD}", path = .path.display())]
     Damaged { path: PathBuf, at: u32 },
-    #[error("{path} is damaged", path = .path.display())]
+    #[error("{path} is damaged; {REBUILD}", path = .path.display())]
     Header {
         path: PathBuf,
         #[source]
@@ -40,9 +44,9 @@ pub enum OpenError {
         #[source]
         source: DecodeError,
     },
-    #[error("{path} does not follow the segment before it: one is missing", path = .path.display())]
+    #[error("{path} does not follow the segment before it: one is missing; put it back, or {REBUILD}", path = .path.display())]
     MissingSegment { path: PathBuf },
-    #[error("{path} holds entry {found} where entry {expected} belongs", path = .path.display())]
+    #[error("{path} holds entry {found} where entry {expected} belongs; {REBUILD}", path = .path.display())]
     Gap { path: PathBuf, found: u64, expected: u64 },
     #[error("the log's threads cannot be started")]
     Thread(#[source] io::Error),
