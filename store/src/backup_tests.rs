@@ -64,6 +64,16 @@ async fn goes_on_from(group: &Group, before: &crate::api::RangeReply) {
     }
 }
 
+fn refuses_what_is_wrong(order: &impl Fn(u64) -> Restore, taken: &Path, revision: u64) {
+    assert!(matches!(restore(&Restore { dir: taken.into(), ..order(1) }), Err(BackupError::NotEmpty { .. })));
+    assert!(matches!(restore(&Restore { group: "leases".into(), ..order(1) }), Err(BackupError::Group { .. })));
+    assert!(matches!(restore(&Restore { member: 4, ..order(1) }), Err(BackupError::Members(_))));
+    for bump in [u64::MAX, i64::MAX.cast_unsigned(), (1 << 62) - revision] {
+        let refused = restore(&Restore { bump, ..order(1) });
+        assert!(matches!(refused, Err(BackupError::Bump { .. })), "{bump}: {refused:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_saved_snapshot_begins_a_new_group_of_three() {
     let home = TempDir::new().unwrap();
@@ -98,13 +108,7 @@ async fn a_saved_snapshot_begins_a_new_group_of_three() {
         members: members.clone(),
         bump: BUMP,
     };
-    assert!(matches!(restore(&Restore { dir: path("old"), ..order(1) }), Err(BackupError::NotEmpty { .. })));
-    assert!(matches!(restore(&Restore { group: "leases".into(), ..order(1) }), Err(BackupError::Group { .. })));
-    assert!(matches!(restore(&Restore { member: 4, ..order(1) }), Err(BackupError::Members(_))));
-    for bump in [u64::MAX, i64::MAX.cast_unsigned(), (1 << 62) - before.revision.0] {
-        let refused = restore(&Restore { bump, ..order(1) });
-        assert!(matches!(refused, Err(BackupError::Bump { .. })), "{bump}: {refused:?}");
-    }
+    refuses_what_is_wrong(&order, &path("old"), before.revision.0);
     assert!(!path("new1").exists(), "what is refused makes nothing");
     let mut groups = Vec::new();
     for (member, listener) in (1..).zip(places) {
@@ -136,8 +140,7 @@ async fn a_saved_snapshot_begins_a_new_group_of_three() {
     again.shutdown().await;
     // The lease came along, with its key.
     groups[1].command(crate::mvcc::Command::Revoke { id: LeaseId(5) }).await.unwrap();
-    let leased = RangeRequest::key("leased");
-    assert_eq!(remote.range(leased).await.unwrap().count, 0);
+    assert_eq!(remote.range(RangeRequest::key("leased")).await.unwrap().count, 0);
     for group in groups.into_iter().chain([old]) {
         group.shutdown().await;
     }
