@@ -72,7 +72,7 @@ impl Mvcc {
 
     /// Writes the undo record at once, so that a later operation of the same transaction can read the past.
     fn remember(&mut self, change: Change) -> Change {
-        if change.prev.is_some() {
+        if change.undoes() {
             self.past.insert(Undo(change.clone()));
         }
         change
@@ -116,7 +116,7 @@ impl Mvcc {
             && let Some(commit) = self.history.pop_front()
         {
             self.superseded_bytes -= commit.superseded_bytes();
-            for change in commit.changes().iter().filter(|change| change.prev.is_some()) {
+            for change in commit.changes().iter().filter(|change| change.undoes()) {
                 self.past.remove(&Undo(change.clone()));
             }
         }

@@ -181,6 +181,12 @@ impl Change {
         self.kv.is_delete()
     }
 
+    /// Whether the version before is one of an earlier revision: what a transaction made and replaced itself was never there for
+    /// who reads the past.
+    fn undoes(&self) -> bool {
+        self.prev.as_ref().is_some_and(|prev| prev.mod_revision() < self.kv.mod_revision())
+    }
+
     fn superseded_bytes(&self) -> u64 {
         // This change itself, in its commit and as an undo record.
         let own = 2 * size_of::<Self>() + if self.deleted() { version::OVERHEAD + self.kv.len() } else { 0 };
@@ -383,7 +389,7 @@ impl Mvcc {
             assert!(!commit.changes().is_empty());
             assert!(commit.changes().iter().all(|change| change.kv.mod_revision().0 == first + at as u64));
             bytes += commit.superseded_bytes();
-            undo += commit.changes().iter().filter(|change| change.prev.is_some()).count();
+            undo += commit.changes().iter().filter(|change| change.undoes()).count();
         }
         assert_eq!(bytes, self.superseded_bytes);
         assert_eq!(undo, self.past.len());
