@@ -14,6 +14,9 @@ type Answer<T> = Result<Response<T>, Status>;
 /// Set on a request that was handed on once, so that two members who each think that the other leads do not play ball.
 const HANDED_ON: &str = "gantry-handed-on";
 
+/// Set by a member that asks whether it was removed: a change that may still come to nothing does not count.
+pub const AGREED: &str = "gantry-agreed";
+
 pub fn change_status(error: ChangeError) -> Status {
     errors::plain(match error {
         ChangeError::NotLeader(_) => errors::NOT_LEADER,
@@ -75,8 +78,12 @@ fn handed_on<T>(mut request: Request<T>) -> Request<T> {
 
 #[tonic::async_trait]
 impl Cluster for Face {
-    async fn member_list(&self, _: Request<etcd::MemberListRequest>) -> Answer<etcd::MemberListResponse> {
-        Ok(Response::new(etcd::MemberListResponse { header: self.header_now(), members: self.members() }))
+    async fn member_list(&self, request: Request<etcd::MemberListRequest>) -> Answer<etcd::MemberListResponse> {
+        let members = match request.metadata().contains_key(AGREED) {
+            true => self.put_members(self.handle.agreed_members()),
+            false => self.members(),
+        };
+        Ok(Response::new(etcd::MemberListResponse { header: self.header_now(), members }))
     }
 
     /// Always as a learner: a member that does not run yet must not count. `MemberPromote` makes it decide.

@@ -2,7 +2,7 @@
 //! here translates; what a request does is decided elsewhere.
 
 mod auth;
-mod cluster;
+pub mod cluster;
 pub mod convert;
 #[cfg(test)]
 mod detail_tests;

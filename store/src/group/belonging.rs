@@ -3,12 +3,14 @@
 
 use super::Handle;
 use super::ending::Ended;
+use crate::etcd::cluster::AGREED;
 use crate::proto::etcd::cluster_client::ClusterClient;
 use crate::proto::etcd::kv_client::KvClient;
 use crate::proto::etcd::{MemberListRequest, RangeRequest};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::metadata::MetadataValue;
+use tonic::{Request, Status};
 
 const EVERY: Duration = Duration::from_secs(1);
 /// How long another member may take over its answer.
@@ -63,8 +65,10 @@ async fn names(handle: &Handle, other: u64) -> Result<Option<bool>, Status> {
     let Some(channel) = handle.peers.channel(other) else { return Ok(None) };
     let now = RangeRequest { key: (&b"\0"[..]).into(), count_only: true, ..RangeRequest::default() };
     KvClient::new(channel.clone()).range(now).await?;
-    let list = ClusterClient::new(channel).member_list(MemberListRequest { linearizable: false }).await?.into_inner();
+    let mut request = Request::new(MemberListRequest { linearizable: false });
+    request.metadata_mut().insert(AGREED, MetadataValue::from_static("1"));
+    let list = ClusterClient::new(channel).member_list(request).await?.into_inner();
     let ours = handle.cluster();
-    let same = ours != 0 && list.header.is_some_and(|header| header.cluster_id == ours);
+    let same = ours != 0 && !list.members.is_empty() && list.header.is_some_and(|header| header.cluster_id == ours);
     Ok(same.then(|| list.members.iter().any(|member| member.id == handle.member)))
 }

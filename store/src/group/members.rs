@@ -8,7 +8,7 @@ use crate::raft::types::TypeConfig;
 #[cfg_attr(test, allow(unused_imports, reason = "the channel of tests has the method itself"))]
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
-use openraft::{BasicNode, ChangeMembers};
+use openraft::{BasicNode, ChangeMembers, Membership};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One member.
@@ -37,15 +37,14 @@ type Changed = Result<Vec<Member>, ChangeError>;
 
 impl Handle {
     pub fn members(&self) -> Vec<Member> {
-        let metrics = self.metrics();
-        let membership = metrics.membership_config.membership();
-        let voters: BTreeSet<u64> = membership.voter_ids().collect();
-        let member = |(id, node): (&u64, &BasicNode)| Member {
-            id: *id,
-            address: node.addr.clone(),
-            learner: !voters.contains(id),
-        };
-        membership.nodes().map(member).collect()
+        listed(self.metrics().membership_config.membership())
+    }
+
+    /// Those that the group has agreed on; a change that is under way may still come to nothing.
+    pub fn agreed_members(&self) -> Vec<Member> {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        listed(metrics.committed_membership_config.membership())
     }
 
     /// Whether this member belongs to the group and does not decide.
@@ -177,6 +176,13 @@ impl Handle {
     fn roster_max(&self) -> u64 {
         if planted(Plant::ReusedNumber) { 0 } else { self.peers.roster.newest() }
     }
+}
+
+fn listed(membership: &Membership<u64, BasicNode>) -> Vec<Member> {
+    let voters: BTreeSet<u64> = membership.voter_ids().collect();
+    let member =
+        |(id, node): (&u64, &BasicNode)| Member { id: *id, address: node.addr.clone(), learner: !voters.contains(id) };
+    membership.nodes().map(member).collect()
 }
 
 /// The change before is agreed on, but a new leader does not know yet that everybody agreed.
