@@ -4,7 +4,7 @@
 //! A Service is reached through one of its ready endpoints, or its cluster IP when it has none, and must prove to be
 //! `NAME.NAMESPACE.svc`. Connections are kept for the next question.
 
-use crate::cache::Group;
+use crate::cache::{Group, in_namespace};
 use crate::http::body::BoxError;
 use crate::kinds::value::{items, str_at};
 use base64::Engine;
@@ -176,9 +176,7 @@ impl Target {
 
     fn endpoint(&self, port_name: &str) -> Option<(String, u16)> {
         let slices = self.group.built_in(&ENDPOINT_SLICE)?.snapshot();
-        let start: Box<str> = format!("{}/", self.namespace).into();
-        let end: Box<str> = format!("{}0", self.namespace).into();
-        slices.tree.range(start..end).find_map(|(_, slice)| {
+        slices.tree.range(in_namespace(&self.namespace)).find_map(|(_, slice)| {
             if slice.labels.get("kubernetes.io/service-name").map(String::as_str) != Some(&*self.name) {
                 return None;
             }

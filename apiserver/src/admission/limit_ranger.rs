@@ -2,6 +2,7 @@
 //! and by volume claim; words are Kubernetes'.
 
 use super::{Admission, Attributes, Operation};
+use crate::cache::in_namespace;
 use crate::gantry::room::{Amounts, amounts, of_containers};
 use crate::http::Outcome;
 use crate::kinds::value::{child, items, items_mut, str_at};
@@ -86,9 +87,7 @@ fn ranges(attributes: &Attributes<'_>) -> Vec<Value> {
     if all.is_empty() {
         return Vec::new();
     }
-    let start: Box<str> = format!("{}/", call.namespace).into();
-    let end: Box<str> = format!("{}0", call.namespace).into();
-    all.snapshot().tree.range(start..end).filter_map(|(_, object)| object.value().ok()).collect()
+    all.snapshot().tree.range(in_namespace(call.namespace)).filter_map(|(_, object)| object.value().ok()).collect()
 }
 
 /// Gives every container the requests and limits that it does not name, and notes on the pod which those were.

@@ -75,7 +75,7 @@ impl Matching {
     }
 }
 
-fn labels(object: &Value) -> BTreeMap<String, String> {
+pub fn labels(object: &Value) -> BTreeMap<String, String> {
     let pairs = object["metadata"]["labels"].as_object();
     pairs.into_iter().flatten().map(|(key, value)| (key.clone(), value.as_str().unwrap_or("").to_owned())).collect()
 }

@@ -9,6 +9,8 @@ pub mod watcher;
 
 pub use feed::{Behind, Group};
 pub use object::{EventType, Object};
-pub use resource::{Event, Follower, From, HistoryLimits, Resource, Snapshot, Subscription, TooOld, Tree};
+pub use resource::{
+    Event, Follower, From, HistoryLimits, Resource, Snapshot, Subscription, TooOld, Tree, in_namespace,
+};
 pub use selector::Selection;
 pub use watcher::Dispatch;

@@ -11,12 +11,18 @@ use gantry_apimachinery::kinds::Kind;
 use imbl::OrdMap;
 use parking_lot::RwLock;
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 
 /// The current objects by store path (`namespace/name`), in the store's key order.
 pub type Tree = OrdMap<Box<str>, Arc<Object>>;
+
+/// Where the objects of a namespace stand in a tree.
+pub fn in_namespace(namespace: &str) -> Range<Box<str>> {
+    format!("{namespace}/").into()..format!("{namespace}0").into()
+}
 
 /// One change, shared by history and all watchers.
 #[derive(Debug)]

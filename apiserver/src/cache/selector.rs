@@ -1,7 +1,7 @@
 //! What a list, watch or deletecollection selects. Decides which objects match and which index fits; never what happens to them.
 
 use super::object::Object;
-use super::resource::Tree;
+use super::resource::{Tree, in_namespace};
 use super::watcher::Dispatch;
 use crate::http::{Outcome, Query};
 use crate::served::Served;
@@ -131,9 +131,8 @@ impl Selection {
             return Box::new(tree.get(path.as_str()).into_iter().filter(|object| self.matches(object)));
         }
         if namespaced && !self.namespace.is_empty() {
-            let start: Box<str> = format!("{}/", self.namespace).into();
-            let end: Box<str> = format!("{}0", self.namespace).into();
-            return Box::new(tree.range(start..end).map(|(_, object)| object).filter(|object| self.matches(object)));
+            let inside = in_namespace(&self.namespace);
+            return Box::new(tree.range(inside).map(|(_, object)| object).filter(|object| self.matches(object)));
         }
         Box::new(tree.values().filter(|object| self.matches(object)))
     }

@@ -3,6 +3,7 @@
 
 use super::usage::{in_scope, listed, measured, of, unsaid};
 use super::{is_counted, period_key};
+use crate::cache::in_namespace;
 use crate::core::{Core, store_failure};
 use crate::effects::Effects;
 use crate::gantry::room::{Amounts, add, amounts};
@@ -108,8 +109,7 @@ fn has_quotas(core: &Core, namespace: &str) -> bool {
     if quotas.is_empty() {
         return false;
     }
-    let (start, end) = (Box::<str>::from(format!("{namespace}/")), Box::<str>::from(format!("{namespace}0")));
-    quotas.snapshot().tree.range(start..end).next().is_some()
+    quotas.snapshot().tree.range(in_namespace(namespace)).next().is_some()
 }
 
 impl Charges {

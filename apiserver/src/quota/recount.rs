@@ -4,7 +4,7 @@
 use super::charge::written;
 use super::usage::{in_scope, measured, of};
 use super::{is_counted, period_key};
-use crate::cache::Object;
+use crate::cache::{Object, in_namespace};
 use crate::core::{Core, store_failure};
 use crate::gantry::room::{Amounts, add, amounts};
 use crate::http::Outcome;
@@ -88,7 +88,6 @@ async fn recount(core: &Core, namespace: &str) -> Outcome<bool> {
 
 fn count(core: &Core, namespace: &str, quota: &Value, hard: &Amounts) -> Amounts {
     let mut used: Amounts = hard.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
-    let (start, end) = (Box::<str>::from(format!("{namespace}/")), Box::<str>::from(format!("{namespace}0")));
     for served in core.registry().all() {
         let kind = served.resource.kind;
         // Each stored kind once, and only those that this quota can measure.
@@ -98,7 +97,7 @@ fn count(core: &Core, namespace: &str, quota: &Value, hard: &Amounts) -> Amounts
         if served.as_custom().is_some_and(|version| version.storage != served.kind.api_version()) {
             continue;
         }
-        for (_, object) in served.resource.snapshot().tree.range(start.clone()..end.clone()) {
+        for (_, object) in served.resource.snapshot().tree.range(in_namespace(namespace)) {
             add(&mut used, &taken(kind, object, quota, hard));
         }
     }

@@ -39,7 +39,7 @@ pub async fn update(call: &Call<'_>, transform: &Transform<'_>) -> Outcome<Writt
             (Some(stored), _) | (None, Some(stored)) => stored,
             (None, None) => call.live().await?.ok_or_else(|| call.not_found())?,
         };
-        let outcome = attempt_once(call, transform, old.clone(), beside).await;
+        let outcome = attempt_once(call, transform, &old, beside).await;
         match outcome {
             // Refused by what may be an old copy: look again at the store's.
             Err(_) if from_cache => continue,
@@ -61,9 +61,17 @@ enum Attempt {
     Lost(Option<Option<Stored>>),
 }
 
-async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, stored: Stored, attempt: u32) -> Outcome<Attempt> {
+async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, stored: &Stored, attempt: u32) -> Outcome<Attempt> {
     let stale = call.served.is_stored_differently(&stored.value);
-    let old = &call.served.open(stored).await?;
+    let opened;
+    // Kinds that are stored as they are seen, nearly all, are not copied.
+    let old = match call.served.conversion {
+        None => stored,
+        Some(_) => {
+            opened = call.served.open(stored.clone()).await?;
+            &opened
+        }
+    };
     let mut new = transform(&old.with_revision())?;
     preconditions(call, &new, old)?;
     meta::settle_namespace(&mut new, call)?;

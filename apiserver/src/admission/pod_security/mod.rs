@@ -7,6 +7,7 @@
 mod checks;
 
 use super::{Admission, Attributes, Operation};
+use crate::cache::in_namespace;
 use crate::http::Outcome;
 use crate::kinds::value::at;
 use checks::{Level, violations};
@@ -79,7 +80,7 @@ impl PodSecurity {
     /// A namespace whose pods would no longer be allowed is told which.
     fn namespace(&self, attributes: &Attributes<'_>, object: &Value) -> Outcome<()> {
         let call = attributes.call;
-        let labels = labels(object);
+        let labels = super::matching::labels(object);
         for (label, value) in labels.iter().filter(|(label, _)| label.starts_with(PREFIX)) {
             let bad = match label[PREFIX.len()..].rsplit_once('-') {
                 Some((_, "version")) => !(value == "latest" || value.starts_with("v1.")),
@@ -93,14 +94,12 @@ impl PodSecurity {
             }
         }
         let enforced = level(&labels, "enforce");
-        if attributes.old.is_none_or(|old| level(&self::labels(old), "enforce") >= enforced) {
+        if attributes.old.is_none_or(|old| level(&super::matching::labels(old), "enforce") >= enforced) {
             return Ok(());
         }
-        let start: Box<str> = format!("{}/", attributes.name).into();
-        let end: Box<str> = format!("{}0", attributes.name).into();
         let pods = call.core.stored_kind(&POD).resource.snapshot();
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (_, pod) in pods.tree.range(start..end).take(MOST_PODS) {
+        for (_, pod) in pods.tree.range(in_namespace(attributes.name)).take(MOST_PODS) {
             let problems = violations(&pod.value().unwrap_or_default(), enforced);
             if !problems.is_empty() {
                 let short: Vec<&str> =
@@ -124,11 +123,6 @@ impl PodSecurity {
         call.warn(std::iter::once(head).chain(lines));
         Ok(())
     }
-}
-
-fn labels(object: &Value) -> BTreeMap<String, String> {
-    let pairs = object["metadata"]["labels"].as_object();
-    pairs.into_iter().flatten().map(|(key, value)| (key.clone(), value.as_str().unwrap_or("").to_owned())).collect()
 }
 
 /// A level that nobody set, or that nobody knows, asks for nothing; an unknown one was refused when it was written.
