@@ -138,7 +138,7 @@ impl Core {
 pub fn store_failure(error: StoreError) -> Status {
     match error {
         StoreError::TooLarge { limit, .. } => Status::request_too_large(limit),
-        StoreError::Unavailable(_) | StoreError::Slow | StoreError::DiskFull { .. } => {
+        StoreError::Unavailable(_) | StoreError::Slow | StoreError::DiskFull { .. } | StoreError::Unreadable(_) => {
             Status::service_unavailable(error.to_string())
         }
         StoreError::Unknown(_) => Status::timeout(&error.to_string(), 1),

@@ -371,6 +371,10 @@ pub enum StoreError {
     /// The leader's disk is full; certainly not applied. The caller retries with back-off, a person makes room.
     #[error("no space is left on the disk of store member {member}")]
     DiskFull { member: u64 },
+    /// A superseded value cannot be read from this member's log; what is newest can. Another member may answer; a person looks at
+    /// this one's disk.
+    #[error("the history on this store member cannot be read: {0}")]
+    Unreadable(String),
     /// The watcher fell too far behind and was cut off. It starts again from its last revision + 1.
     #[error("the watcher fell behind and was cut off")]
     Slow,

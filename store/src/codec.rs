@@ -5,7 +5,8 @@ use crate::api::{
     Compare, CompareTarget, Delete, LeaseId, Only, Op, Put, RangeRequest, Relation, Revision, SortBy, Txn,
 };
 use crate::mvcc::{Alarm, AlarmKind, Command, Compact, Entry, Identity};
-use bytes::{Buf, BufMut, Bytes};
+use crate::sink::Sink;
+use bytes::{Buf, Bytes};
 
 /// Bytes that are not what this version writes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,7 +22,7 @@ pub enum DecodeError {
 }
 
 /// Appends a number in LEB128: seven bits a byte, least significant first.
-pub fn put_u64(out: &mut Vec<u8>, mut n: u64) {
+pub fn put_u64(out: &mut impl Sink, mut n: u64) {
     while n >= 0x80 {
         out.put_u8(n as u8 | 0x80);
         n >>= 7;
@@ -29,7 +30,7 @@ pub fn put_u64(out: &mut Vec<u8>, mut n: u64) {
     out.put_u8(n as u8);
 }
 
-pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn put_bytes(out: &mut impl Sink, bytes: &[u8]) {
     put_u64(out, bytes.len() as u64);
     out.put_slice(bytes);
 }
@@ -114,7 +115,7 @@ const COMMAND_FOUND: u8 = 6;
 /// Transactions in transactions in …; `limits` allows fewer.
 pub const MAX_NESTING: usize = 128;
 
-pub fn put_entry(out: &mut Vec<u8>, entry: &Entry) {
+pub fn put_entry(out: &mut impl Sink, entry: &Entry) {
     put_u64(out, entry.time_ms);
     put_u64(out, entry.commands.len() as u64);
     for command in &entry.commands {
@@ -170,7 +171,7 @@ fn command(from: &mut Reader) -> Result<Command, DecodeError> {
     })
 }
 
-pub fn put_lease(out: &mut Vec<u8>, id: LeaseId) {
+pub fn put_lease(out: &mut impl Sink, id: LeaseId) {
     put_u64(out, id.0.cast_unsigned());
 }
 
@@ -178,7 +179,7 @@ pub fn lease(from: &mut Reader) -> Result<LeaseId, DecodeError> {
     Ok(LeaseId(from.u64()?.cast_signed()))
 }
 
-pub fn put_identity(out: &mut Vec<u8>, identity: &Identity) {
+pub fn put_identity(out: &mut impl Sink, identity: &Identity) {
     out.put_u64_le(identity.cluster);
     put_bytes(out, identity.group.as_bytes());
 }
@@ -189,7 +190,7 @@ pub fn identity(from: &mut Reader) -> Result<Identity, DecodeError> {
     Ok(Identity { cluster, group })
 }
 
-pub fn put_alarm(out: &mut Vec<u8>, alarm: Alarm) {
+pub fn put_alarm(out: &mut impl Sink, alarm: Alarm) {
     out.put_u8(alarm.kind as u8);
     put_u64(out, alarm.member);
 }
@@ -209,7 +210,7 @@ fn compact(from: &mut Reader) -> Result<Compact, DecodeError> {
     Ok(Compact { revision, check })
 }
 
-fn put_txn(out: &mut Vec<u8>, txn: &Txn) {
+fn put_txn(out: &mut impl Sink, txn: &Txn) {
     put_u64(out, txn.compare.len() as u64);
     txn.compare.iter().for_each(|compare| put_compare(out, compare));
     for ops in [&txn.success, &txn.failure] {
@@ -224,7 +225,7 @@ fn txn(from: &mut Reader, depth: usize) -> Result<Txn, DecodeError> {
     Ok(Txn { compare: from.list(compare)?, success: ops_at(from, depth)?, failure: ops_at(from, depth)? })
 }
 
-fn put_compare(out: &mut Vec<u8>, compare: &Compare) {
+fn put_compare(out: &mut impl Sink, compare: &Compare) {
     put_bytes(out, &compare.start);
     put_bytes(out, &compare.end);
     out.put_u8(match compare.relation {
@@ -272,13 +273,14 @@ fn flags(answers: &[bool]) -> u8 {
     answers.iter().rev().fold(0, |byte, answer| byte << 1 | u8::from(*answer))
 }
 
-pub fn put_op(out: &mut Vec<u8>, op: &Op) {
+pub fn put_op(out: &mut impl Sink, op: &Op) {
     match op {
         Op::Put(put) => {
             out.put_u8(1);
             out.put_u8(flags(&[put.lease != LeaseId::NONE, put.prev_kv, put.keep_value, put.keep_lease]));
             put_bytes(out, &put.key);
-            put_bytes(out, &put.value);
+            put_u64(out, put.value.len() as u64);
+            out.put_value(&put.key, &put.value);
             if put.lease != LeaseId::NONE {
                 put_lease(out, put.lease);
             }
@@ -336,7 +338,7 @@ const PLAIN: RangeRequest = RangeRequest {
     only: Only { min_mod: Revision(0), max_mod: Revision(0), min_create: Revision(0), max_create: Revision(0) },
 };
 
-fn put_range(out: &mut Vec<u8>, range: &RangeRequest) {
+fn put_range(out: &mut impl Sink, range: &RangeRequest) {
     let plain = *range == RangeRequest { start: range.start.clone(), end: range.end.clone(), ..PLAIN };
     let answers = [range.serializable, range.keys_only, range.count_only, range.whole, range.order.is_some()];
     out.put_u8(flags(&[answers[0], answers[1], answers[2], answers[3], answers[4], false, false, plain]));
@@ -391,7 +393,7 @@ fn range(from: &mut Reader) -> Result<RangeRequest, DecodeError> {
     Ok(RangeRequest { start, end, limit, revision, serializable, keys_only, count_only, whole, order, only })
 }
 
-fn put_ops(out: &mut Vec<u8>, ops: &[Op]) {
+fn put_ops(out: &mut impl Sink, ops: &[Op]) {
     put_u64(out, ops.len() as u64);
     ops.iter().for_each(|op| put_op(out, op));
 }

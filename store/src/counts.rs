@@ -55,6 +55,8 @@ pub struct Counts {
     pub snapshots: AtomicU64,
     /// Keys deleted because there were too many.
     pub dropped: AtomicU64,
+    /// Superseded values that went from memory to the log.
+    pub put_away: AtomicU64,
     /// One fdatasync of the log.
     pub fsync: Durations,
     /// One batch of entries, from the first to its publication.

@@ -3,6 +3,7 @@
 //! This crate knows keys, values and revisions. It never knows a Kubernetes kind, JSON or HTTP.
 
 mod api;
+mod archive;
 mod backup;
 mod codec;
 mod counts;
@@ -25,6 +26,7 @@ mod reply;
 mod signal;
 #[cfg(test)]
 mod sim;
+mod sink;
 mod wal;
 
 pub use api::{

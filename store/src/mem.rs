@@ -25,7 +25,7 @@ impl MemStore {
 
     fn apply(&self, commands: Vec<Command>) -> Result<Vec<Reply>, StoreError> {
         let entry = Entry { time_ms: 0, commands };
-        let applied = self.hub.apply(&entry).map_err(|e| StoreError::Corrupt(e.to_string()))?;
+        let applied = self.hub.apply(&entry, None).map_err(|e| StoreError::Corrupt(e.to_string()))?;
         self.hub.announce();
         Ok(applied.replies)
     }
@@ -47,7 +47,7 @@ impl Store for MemStore {
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangeReply, StoreError> {
-        self.hub.range(&request)
+        self.hub.range(&request).await
     }
 
     async fn watch(&self, request: WatchRequest) -> Result<Watch, StoreError> {

@@ -37,6 +37,8 @@ pub enum Plant {
     FullDiskIgnored,
     /// A leader whose disk is full goes on leading.
     FullDiskLeads,
+    /// The place of a superseded value is taken from the entry after the one that wrote it.
+    NextEntry,
     /// A member does not see that there is space again.
     #[cfg(test)]
     FullDiskForever,

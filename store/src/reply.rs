@@ -149,6 +149,7 @@ pub fn put_error(out: &mut Vec<u8>, error: &StoreError) {
         StoreError::Unavailable(text) => put_text(out, 5, text),
         StoreError::Unknown(text) => put_text(out, 6, text),
         StoreError::Corrupt(text) => put_text(out, 8, text),
+        StoreError::Unreadable(text) => put_text(out, 16, text),
     }
 }
 
@@ -189,6 +190,7 @@ pub fn error(from: &mut Reader) -> Result<StoreError, DecodeError> {
         13 => StoreError::NoKey(from.bytes()?),
         14 => StoreError::NoSpace,
         15 => StoreError::DiskFull { member: single(from)? },
+        16 => StoreError::Unreadable(text(from)?),
         tag => return Err(DecodeError::Tag { what: "error", tag }),
     })
 }
@@ -211,6 +213,7 @@ mod tests {
             StoreError::NoSpace,
             StoreError::DiskFull { member: 3 },
             StoreError::Corrupt("c".into()),
+            StoreError::Unreadable("h".into()),
             StoreError::TooManyOps { limit: 128 },
             StoreError::NoLease(LeaseId(-7)),
             StoreError::LeaseExists(LeaseId(7)),

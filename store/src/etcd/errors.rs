@@ -68,6 +68,8 @@ pub fn status(error: StoreError) -> Status {
         StoreError::NoSpace => NO_SPACE,
         StoreError::Invalid(text) => (Code::InvalidArgument, &text[..]),
         StoreError::DiskFull { .. } => (Code::ResourceExhausted, &full[..]),
+        // Clients ask the next member.
+        StoreError::Unreadable(_) => (Code::Unavailable, &full[..]),
         StoreError::Slow => (Code::ResourceExhausted, "etcdserver: too many requests"),
     };
     let mut exact = Vec::new();

@@ -127,8 +127,8 @@ impl Maintenance for Face {
         let (sender, receiver) = mpsc::channel(4);
         let face = self.clone();
         tokio::task::spawn_blocking(move || {
-            let view = face.handle.hub.view();
-            let written = face.handle.snapshots.dir.write(&Meta::default(), &view);
+            let (view, archive) = face.handle.hub.pinned_view();
+            let written = face.handle.snapshots.dir.write_from(&Meta::default(), &view, &*archive);
             let sent = match written {
                 Ok(file) => send(&face, view.revision(), &file, &sender),
                 Err(error) => Err(Some(Status::internal(error.to_string()))),

@@ -149,7 +149,8 @@ enum Again {
 /// What a failed call means, and whether another member may be tried.
 fn judge(status: &Status, again: Again) -> (StoreError, bool) {
     if let Some(error) = errors::known(status) {
-        let next = matches!(error, StoreError::Unavailable(_) | StoreError::DiskFull { .. });
+        let next =
+            matches!(error, StoreError::Unavailable(_) | StoreError::DiskFull { .. } | StoreError::Unreadable(_));
         return (error, next);
     }
     match status.code() {

@@ -98,6 +98,7 @@ impl Session {
             }
             match self.reader.step() {
                 Step::Delivery(delivery) => self.deliver(delivery),
+                Step::Fetch(fetch) => self.reader.fetched(fetch.run_beside().await),
                 Step::Busy => {
                     // Requests are heard also while there is always something to tell.
                     let request = if self.asked_all { None } else { self.requests.message().now_or_never() };

@@ -1,6 +1,6 @@
 //! What a member is told when it opens: what of that is usable, and what follows for Raft. It opens nothing.
 
-use super::GroupError;
+use super::{Attic, GroupError};
 use crate::mvcc::{Caps, MAX_TTL_MS, Retention};
 use crate::peer::StoreTls;
 use openraft::SnapshotPolicy;
@@ -34,6 +34,8 @@ pub struct GroupConfig {
     pub quota_bytes: u64,
     /// Entries that stay in the log after a snapshot, for members that are only a little behind.
     pub log_keep: u64,
+    /// Which superseded values are in the log and not in memory.
+    pub attic: Attic,
     pub tls: Option<StoreTls>,
     /// Where other members and remote API servers connect. May be `None` for a single member.
     pub listener: Option<std::net::TcpListener>,
@@ -56,6 +58,7 @@ impl GroupConfig {
             retention: Retention::default(),
             quota_bytes: DEFAULT_QUOTA_BYTES,
             log_keep: 1_000,
+            attic: Attic::default(),
             tls: None,
             listener: None,
             #[cfg(test)]

@@ -33,6 +33,7 @@ impl Handle {
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed) as f64;
         let yes = |yes: bool| f64::from(u8::from(yes));
         let (lag, hub) = (self.compaction_lag(), self.hub.stats());
+        let (in_memory, in_log) = view.superseded_values();
         let (c, g) = ("counter", "gauge");
         let numbers = vec![
             ("has_leader", "Whether the member knows a leader", g, yes(self.leader().is_some())),
@@ -63,6 +64,15 @@ impl Handle {
             ("leases", "Leases", g, view.leases().len() as f64),
             ("live_bytes", "Live keys and values", g, view.live_bytes() as f64),
             ("history_bytes", "What only history holds", g, view.superseded_bytes() as f64),
+            ("history_memory_bytes", "Superseded values in memory", g, in_memory as f64),
+            ("history_log_bytes", "Superseded values that are only in the log", g, in_log as f64),
+            (
+                "put_away_total",
+                "Superseded values that went from memory to the log since the start",
+                c,
+                count(&counts.put_away),
+            ),
+            ("log_kept_bytes", "The log that only superseded values are kept for", g, self.wal.kept_bytes() as f64),
             ("quota_bytes", "What live keys and history together may have; 0 is no limit", g, self.quota_bytes as f64),
             ("log_bytes", "The log that a restart would apply again", g, self.wal.bytes_after(snapshot_index) as f64),
             ("snapshot_bytes", "The newest snapshot", g, snapshot_bytes as f64),

@@ -6,6 +6,9 @@ mod admission;
 #[cfg(test)]
 mod admission_tests;
 mod belonging;
+mod attic;
+#[cfg(test)]
+mod attic_tests;
 mod clock;
 mod config;
 mod ending;
@@ -64,6 +67,7 @@ use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use admission::{Greeting, Refusal, Welcome};
+pub use attic::Attic;
 pub use config::GroupConfig;
 pub use ending::Ended;
 pub use ground::Ground;
@@ -226,6 +230,7 @@ impl Group {
         let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
         let reader = read::Reader::start(handle.clone(), cancel.clone());
         tokio::spawn(upkeep::run(handle.clone(), proposer.clone(), config.ttl, config.caps, cancel.clone()));
+        tokio::spawn(attic::run(handle.clone(), config.attic, cancel.clone()));
         tokio::spawn(news::run(handle.clone(), proposer.clone(), config.dir.clone(), cancel.clone()));
         tokio::spawn(room::run(handle.clone(), cancel.clone()));
         if !ground.simulated() && config.listener.is_some() {
@@ -409,10 +414,10 @@ async fn start_raft(config: &GroupConfig, ground: &Ground, (owner, kept): (Owner
         Some((meta, mvcc, file)) => (mvcc, Some((meta, file))),
         None => (Mvcc::default(), None),
     };
-    let hub = Hub::new(mvcc);
+    let hub = Hub::over(mvcc, wal.archive());
     let snapshots = Snapshots::new(dir, current);
     let roster = Roster::new(&config.members);
-    let machine = Machine::new(hub.clone(), snapshots.clone(), roster.clone(), counts.clone());
+    let machine = Machine::new(hub.clone(), snapshots.clone(), roster.clone(), counts.clone(), config.attic.warm.least);
     let peers = ground.reach(Peers::new(&config.name, config.member, hub.clone(), config.tls.as_ref(), roster));
     let part = Arc::new(Part::new(config, &owner, kept, peers.takes_part.clone()));
     for (_, address) in config.members.iter().filter(|(id, _)| **id != config.member && !ground.simulated()) {
@@ -487,7 +492,7 @@ macro_rules! implement_store {
                 limits::check(&txn)?;
                 if !txn.writes() {
                     $reader.read_index().await?;
-                    return $hub.view().read(&txn);
+                    return $hub.read(&txn).await;
                 }
                 let replies = $proposer.propose(vec![Command::Txn(txn)]).await?;
                 let reply = replies.into_iter().next();
@@ -502,7 +507,7 @@ macro_rules! implement_store {
                 if !request.serializable {
                     $reader.read_index().await?;
                 }
-                $hub.range(&request)
+                $hub.range(&request).await
             }
 
             async fn watch(&$self, request: WatchRequest) -> Result<Watch, StoreError> {

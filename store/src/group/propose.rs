@@ -4,8 +4,9 @@
 use super::{Handle, PATIENCE, RETRY, quota};
 use crate::api::StoreError;
 use crate::counts::Counts;
+use crate::hub;
 use crate::limits;
-use crate::mvcc::{Applied, Command, Entry, Mvcc, Reply};
+use crate::mvcc::{Command, Entry, Mvcc, Reply};
 use crate::peer::{ForwardError, Forwarder};
 use crate::raft::types::{Proposal, TypeConfig};
 use openraft::errors::{ClientWriteError, Fatal};
@@ -236,7 +237,7 @@ impl Handle {
         // What waits for a majority, or for space on the disk, may still be done later.
         let late = |_| ProposeError::Store(StoreError::Unknown("the write was not agreed on in time".into()));
         match tokio::time::timeout(PATIENCE, pending).await.map_err(late)? {
-            Ok(Ok(response)) => Ok(applied(response.data)),
+            Ok(Ok(response)) => Ok(hub::replies(response.data).await),
             Ok(Err(ClientWriteError::ForwardToLeader(to))) => Err(ProposeError::NotLeader(to.leader_id)),
             Ok(Err(error)) => store(StoreError::Unknown(error.to_string())),
             Err(_) => store(StoreError::Unknown("Raft stopped before it answered".into())),
@@ -335,8 +336,4 @@ impl Handle {
         }
         Ok(replies)
     }
-}
-
-fn applied(applied: Applied) -> Vec<Reply> {
-    applied.replies
 }

@@ -49,6 +49,10 @@ impl Follower {
     async fn turn(&mut self) -> Result<(), ()> {
         match self.reader.step() {
             Step::Delivery(delivery) => self.send(delivery.batch).await,
+            Step::Fetch(fetch) => {
+                self.reader.fetched(fetch.run_beside().await);
+                Ok(())
+            }
             Step::Busy => {
                 tokio::task::yield_now().await;
                 Ok(())

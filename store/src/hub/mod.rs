@@ -8,21 +8,26 @@
 
 mod follow;
 mod index;
+mod past;
 mod post;
 mod ranges;
 mod reader;
+mod round;
 
-use crate::api::{RangeReply, RangeRequest, Revision, StoreError, Watch, WatchRequest};
+use crate::api::{Revision, StoreError, Watch, WatchRequest};
+use crate::archive::{ArchiveRef, Nothing};
 use crate::mvcc::{self, Applied, Commit, Diverged, Entry, Mvcc};
 use crate::signal as watch;
 use arc_swap::ArcSwapOption;
 use index::{Index, Reach};
 use parking_lot::{Mutex, RwLock};
+use past::Origins;
 use post::Post;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+pub use past::{Origin, Traced, replies};
 pub use reader::{Delivery, Options, Reader, Step};
 
 /// How far things may go.
@@ -50,6 +55,10 @@ pub struct Hub {
     state: RwLock<Mvcc>,
     /// A clone of `state`, since the last change. Written while `state` is locked.
     view: ArcSwapOption<Mvcc>,
+    /// Who has the values that the state has not.
+    archive: ArchiveRef,
+    /// Which log entries made the state what it is. Taken after the state.
+    origins: Mutex<Origins>,
     /// `state`'s, for those who need no more.
     revision: AtomicU64,
     applied: watch::Sender<Revision>,
@@ -85,26 +94,35 @@ pub struct HubStats {
 }
 
 impl Hub {
+    /// Whose values are all in memory.
     pub fn new(mvcc: Mvcc) -> Arc<Self> {
-        Self::with_bounds(mvcc, BOUNDS)
+        Self::over(mvcc, Arc::new(Nothing))
     }
 
-    fn with_bounds(mvcc: Mvcc, bounds: Bounds) -> Arc<Self> {
+    /// Whose superseded values may be put away into `archive`.
+    pub fn over(mvcc: Mvcc, archive: ArchiveRef) -> Arc<Self> {
+        Self::with_bounds(mvcc, archive, BOUNDS)
+    }
+
+    fn with_bounds(mvcc: Mvcc, archive: ArchiveRef, bounds: Bounds) -> Arc<Self> {
         let applied = watch::Sender::new(mvcc.revision());
         let (revision, dispatched) = (AtomicU64::new(mvcc.revision().0), AtomicU64::new(mvcc.revision().0));
         let (state, view, desk) = (RwLock::new(mvcc), ArcSwapOption::empty(), Mutex::default());
-        Arc::new(Self { state, view, revision, applied, bounds, dispatched, desk })
+        let origins = Mutex::default();
+        Arc::new(Self { state, view, archive, origins, revision, applied, bounds, dispatched, desk })
     }
 
     /// The newest state; it never changes under the caller. For those who read much of it or keep it: see [`Self::look`].
     pub fn view(&self) -> Arc<Mvcc> {
-        if let Some(view) = self.view.load_full() {
-            return view;
-        }
-        let state = self.state.read();
-        let view = Arc::new(state.clone());
-        self.view.store(Some(view.clone()));
-        view
+        self.view.load_full().unwrap_or_else(|| self.view_of(&self.state.read()))
+    }
+
+    fn view_of(&self, state: &Mvcc) -> Arc<Mvcc> {
+        self.view.load_full().unwrap_or_else(|| {
+            let view = Arc::new(state.clone());
+            self.view.store(Some(view.clone()));
+            view
+        })
     }
 
     /// Looks at the newest state, which does not change meanwhile: for what takes no longer than one key.
@@ -118,12 +136,19 @@ impl Hub {
 
     /// Applies an entry. What it does is seen at once; those who wait for it hear of it by [`Self::announce`], once for several
     /// entries.
-    pub fn apply(&self, entry: &Entry) -> Result<Applied, Diverged> {
+    pub fn apply(&self, entry: &Entry, origin: Option<Origin>) -> Result<Applied, Diverged> {
         if entry.compacts() {
             // A compaction does not overtake those who keep up.
             self.dispatch();
         }
-        self.change(|state| mvcc::apply(state, entry))
+        self.change(|state| {
+            let before = state.revision().0;
+            let applied = mvcc::apply(state, entry)?;
+            if let Some(origin) = origin {
+                self.note_origin(state, before, entry, &origin);
+            }
+            Ok(self.pin_for(applied))
+        })
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Mvcc) -> T) -> T {
@@ -140,7 +165,10 @@ impl Hub {
         if mvcc.oldest().0 > self.dispatched() + 1 {
             self.dispatch();
         }
-        let before = self.change(|state| std::mem::replace(state, mvcc));
+        let before = self.change(|state| {
+            *self.origins.lock() = Origins::default();
+            std::mem::replace(state, mvcc)
+        });
         // Outside of the lock: it may be large.
         drop(before);
         self.announce();
@@ -149,10 +177,6 @@ impl Hub {
     pub fn announce(&self) {
         let now = self.revision();
         self.applied.send_if_modified(|revision| std::mem::replace(revision, now) != now);
-    }
-
-    pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, StoreError> {
-        if request.end.is_empty() { self.look(|state| state.range(request)) } else { self.view().range(request) }
     }
 
     /// Waits until `revision` is applied here.
@@ -182,6 +206,15 @@ impl Hub {
 
     fn dispatched(&self) -> u64 {
         self.dispatched.load(Ordering::Acquire)
+    }
+
+    /// Every reader has been handed what concerns it up to here.
+    fn told(&self) -> u64 {
+        let mut desk = self.desk.lock();
+        if desk.watches == 0 {
+            self.dispatch_some(&mut desk);
+        }
+        self.dispatched()
     }
 
     /// Puts every published commit into the posts of those whom it concerns; answers how many it reached.

@@ -3,8 +3,10 @@
 //! between the delivery before it and its own revision.
 
 use super::*;
+use crate::api::RangeRequest;
 use crate::api::{Delete, Event, EventKind, Op, Put, Txn};
-use crate::mvcc::{Command, Compact, Entry, apply};
+use crate::archive::{Shelf, bring_back};
+use crate::mvcc::{Change, Command, Compact, Entry, Warm, Window, apply};
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -39,6 +41,12 @@ enum Action {
     Compact {
         back: u64,
     },
+    /// Superseded values go to the archive, all that may.
+    PutAway,
+    /// A range in the past.
+    Range {
+        back: u64,
+    },
 }
 
 fn options() -> impl Strategy<Value = Options> {
@@ -63,6 +71,8 @@ fn action() -> impl Strategy<Value = Action> {
         6 => (reader.clone(), 1_usize..6).prop_map(|(reader, steps)| Action::Read { reader, steps }),
         1 => reader.prop_map(|reader| Action::Through { reader }),
         1 => (0_u64..6).prop_map(|back| Action::Compact { back }),
+        6 => Just(Action::PutAway),
+        2 => (0_u64..12).prop_map(|back| Action::Range { back }),
     ]
 }
 
@@ -98,6 +108,10 @@ impl Seen {
 struct World {
     mvcc: Mvcc,
     hub: Arc<Hub>,
+    shelf: Shelf,
+    window: Window,
+    /// Every state there was, by its revision.
+    states: Vec<BTreeMap<Bytes, Bytes>>,
     readers: Vec<(Reader, BTreeMap<i64, Seen>)>,
     /// Every event there ever was.
     all: Vec<Event>,
@@ -106,9 +120,11 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let hub = Hub::with_bounds(Mvcc::default(), TIGHT);
+        let shelf = Shelf::default();
+        let hub = Hub::with_bounds(Mvcc::default(), Arc::new(shelf.clone()), TIGHT);
         let readers = (0..READERS).map(|_| (Reader::new(&hub), BTreeMap::new())).collect();
-        Self { mvcc: Mvcc::default(), hub, readers, all: Vec::new(), next_id: 0 }
+        let (window, states) = (Window::default(), vec![BTreeMap::new(); 2]);
+        Self { mvcc: Mvcc::default(), hub, shelf, window, states, readers, all: Vec::new(), next_id: 0 }
     }
 
     /// What the model has for a watch after what it was told, up to `revision`.
@@ -135,7 +151,17 @@ impl World {
         self.apply(Command::Txn(Txn { success: keys.iter().map(op).collect(), ..Txn::default() }));
         if self.mvcc.revision() > before {
             let commit = self.mvcc.commit(self.mvcc.revision().0).unwrap();
-            self.all.extend(commit.changes().iter().map(|change| change.event(true)));
+            let mut state = self.states.last().unwrap().clone();
+            for change in commit.changes() {
+                let prev = change.prev.as_ref().map(|prev| bring_back(prev, &self.shelf).unwrap());
+                let event = Change { prev, ..change.clone() }.event(true);
+                match event.kind {
+                    EventKind::Put => state.insert(event.kv.key.clone(), event.kv.value.clone()),
+                    EventKind::Delete => state.remove(&event.kv.key),
+                };
+                self.all.push(event);
+            }
+            self.states.push(state);
         }
         if publish {
             self.hub.replace(self.mvcc.clone());
@@ -167,6 +193,10 @@ impl World {
         let (reader, watches) = &mut self.readers[reader];
         let step = reader.step();
         let more = !matches!(step, Step::Idle);
+        if let Step::Fetch(fetch) = step {
+            reader.fetched(fetch.run());
+            return true;
+        }
         if let Step::Delivery(Delivery { id, batch, options }) = step {
             let seen = watches.get_mut(&id).expect("only what is watched is delivered");
             assert_eq!(options, seen.options);
@@ -228,6 +258,38 @@ impl World {
             }
             Action::Read { reader, steps } => drop((0..*steps).all(|_| self.read(*reader))),
             Action::Through { reader } => self.through(*reader),
+            Action::PutAway => {
+                while {
+                    let warm = Warm { bytes: 0, least: 1 };
+                    let told = Revision(self.hub.dispatched());
+                    let due = self.hub.look(|state| self.window.due(state, told, &warm, 5));
+                    let swaps: Vec<_> = due.values.into_iter().map(|old| self.shelf.swap(old)).collect();
+                    self.hub.put_away(&swaps);
+                    due.more
+                } {}
+                // The state that commits are made of goes on from what readers see.
+                if self.hub.revision() == self.mvcc.revision() {
+                    self.mvcc = self.hub.look(Mvcc::clone);
+                }
+            }
+            Action::Range { back } => {
+                let at = Revision(self.hub.revision().0.saturating_sub(*back).max(1));
+                let request = RangeRequest {
+                    start: key(0),
+                    end: Bytes::from_static(b"\0"),
+                    revision: Some(at),
+                    ..RangeRequest::default()
+                };
+                let (view, archive) = self.hub.pinned_view();
+                match view.range(&request) {
+                    Ok(found) => {
+                        let found = found.fetch(&*archive).unwrap();
+                        let found: BTreeMap<_, _> = found.kvs.into_iter().map(|kv| (kv.key, kv.value)).collect();
+                        assert_eq!(found, self.states[at.0 as usize], "at {at}");
+                    }
+                    Err(error) => assert!(at < view.oldest(), "{error}"),
+                }
+            }
             Action::Compact { back } => {
                 // As the machine does it.
                 self.hub.replace(self.mvcc.clone());

@@ -7,14 +7,13 @@
 use super::Hub;
 use super::index::{Index, Reach};
 use super::post::{Found, Post};
-use crate::api::{Event, Revision, StoreError, WatchBatch, WatchRequest};
-use crate::mvcc::{Change, Commit};
+use super::round::{Fetch, Fetched, Hit, News, Round};
+use crate::api::{Revision, StoreError, WatchBatch, WatchRequest};
+use crate::mvcc::Commit;
 use crate::plant::{Plant, planted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Bytes of keys and values after which a round ends.
-const ROUND_BYTES: usize = 4 << 20;
 /// How a watch's events are chosen, and what its owner notes about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -38,6 +37,8 @@ pub struct Delivery {
 #[derive(Debug)]
 pub enum Step {
     Delivery(Delivery),
+    /// Values that are to be told are in the log: nothing comes before [`Reader::fetched`] has them.
+    Fetch(Fetch),
     /// Nothing yet; ask again after letting others work.
     Busy,
     /// Every watch has been told everything.
@@ -52,49 +53,6 @@ struct Record {
     options: Options,
     /// Not in step: in `Reader::past`.
     past: bool,
-}
-
-/// One change, and its event once somebody has been told of it: those who are told share the bytes.
-struct News {
-    change: Change,
-    event: Option<Event>,
-}
-
-impl News {
-    fn event(&mut self, prev_kv: bool) -> Event {
-        if prev_kv {
-            return self.change.event(true);
-        }
-        self.event.get_or_insert_with(|| self.change.event(false)).clone()
-    }
-}
-
-/// What one watch is to be told of.
-struct Hit {
-    slot: u32,
-    news: u32,
-}
-
-/// What is being told, and to whom, watch by watch.
-#[derive(Default)]
-struct Round {
-    news: Vec<News>,
-    bytes: usize,
-    hits: Vec<Hit>,
-    told: usize,
-    /// The revision before the round, and its last.
-    base: u64,
-    end: u64,
-}
-
-impl Round {
-    fn is_full(&self, events: usize) -> bool {
-        self.hits.len() >= events || self.bytes >= ROUND_BYTES
-    }
-
-    fn is_over(&self) -> bool {
-        self.told == self.hits.len()
-    }
 }
 
 pub struct Reader {
@@ -235,6 +193,9 @@ impl Reader {
             if let Some(ended) = self.ended.pop_front() {
                 return Step::Delivery(ended);
             }
+            if let Some(fetch) = self.round.lacking() {
+                return Step::Fetch(fetch);
+            }
             if let Some(delivery) = self.tell() {
                 return Step::Delivery(delivery);
             }
@@ -244,6 +205,24 @@ impl Reader {
                 Turn::Idle => return Step::Idle,
                 Turn::Worked if self.round.is_over() && self.ended.is_empty() => return Step::Busy,
                 Turn::Worked => {}
+            }
+        }
+    }
+
+    /// Takes what was fetched into the round. If that failed, the watches that it is for end.
+    pub fn fetched(&mut self, fetched: Fetched) {
+        match fetched {
+            Fetched(Ok(found)) => self.round.take(found),
+            Fetched(Err(error)) => {
+                let error = StoreError::from(error);
+                let slots: BTreeSet<u32> = self.round.hits.iter().map(|hit| hit.slot).collect();
+                for slot in slots {
+                    let Some(record) = self.forget(slot) else { continue };
+                    self.ids.remove(&record.id);
+                    let batch = Err(error.clone());
+                    self.ended.push_back(Delivery { id: record.id, options: record.options, batch });
+                }
+                self.round = Round::default();
             }
         }
     }
@@ -327,7 +306,8 @@ impl Reader {
 
     /// Goes on through the history, for the watches in step.
     fn look(&mut self, round: &mut Round) {
-        let view = self.hub.view();
+        let (view, archive) = self.hub.pinned_view();
+        round.archive = Some(archive);
         if view.check_watchable(Revision(self.at + 1)).is_err() {
             let oldest = view.oldest().0;
             self.lose(oldest, |record| !record.past && record.next < oldest);
@@ -354,14 +334,14 @@ impl Reader {
     fn past(&mut self) -> bool {
         let records = self.past.keys().filter_map(|slot| self.slots[*slot as usize].as_ref());
         let Some(first) = records.map(|record| record.next).min() else { return false };
-        let view = self.hub.view();
+        let (view, archive) = self.hub.pinned_view();
         if view.check_watchable(Revision(first)).is_err() {
             let oldest = view.oldest().0;
             self.lose(oldest, |record| record.past && record.next < oldest);
             return true;
         }
         let last = self.past.values().copied().fold(self.at, u64::max);
-        let mut round = Round { base: first - 1, ..Round::default() };
+        let mut round = Round { base: first - 1, archive: Some(archive), ..Round::default() };
         let mut end = first - 1;
         for revision in first..=last.min(first + self.hub.bounds.look) {
             if let Some(commit) = view.commit(revision) {
@@ -401,17 +381,18 @@ impl Reader {
     fn collect(&self, round: &mut Round, revision: u64, commit: &Commit, past: bool) {
         for change in commit.changes() {
             let before = round.hits.len();
+            let mut prev = false;
             let news = u32::try_from(round.news.len()).expect("a round's changes are bounded");
             self.index.visit(change.kv.key(), |slot| {
                 let record = self.slots[slot as usize].as_ref().expect("what is forgotten leaves the index");
                 let filtered = if change.deleted() { record.options.no_delete } else { record.options.no_put };
                 if record.past == past && record.next <= revision && !filtered {
                     round.hits.push(Hit { slot, news });
+                    prev |= record.options.prev_kv;
                 }
             });
             if round.hits.len() > before {
-                round.news.push(News { change: change.clone(), event: None });
-                round.bytes += change.kv.len();
+                round.add(News::new(change, prev));
             }
         }
     }

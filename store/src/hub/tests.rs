@@ -40,7 +40,7 @@ fn a_view_is_made_once_between_two_changes_and_stays_what_it_was() {
     let txn = |key: &'static str| Command::Txn(Txn { success: vec![Op::put(key, "v")], ..Txn::default() });
     let write = |key| {
         let entry = Entry { time_ms: 0, commands: vec![txn(key)] };
-        hub.apply(&entry).unwrap();
+        hub.apply(&entry, None).unwrap();
     };
     write("a1");
     assert!(hub.view.load().is_none(), "nobody asked for a clone");
@@ -89,7 +89,7 @@ async fn compacted_history_refuses_watches() {
 #[tokio::test]
 async fn a_reader_that_never_reads_is_cut_off_but_gets_what_was_queued() {
     let mut mvcc = Mvcc::default();
-    let hub = Hub::with_bounds(Mvcc::default(), Bounds { lag: 10, ..BOUNDS });
+    let hub = Hub::with_bounds(Mvcc::default(), Arc::new(Nothing), Bounds { lag: 10, ..BOUNDS });
     let mut watch = hub.watch(request(0)).unwrap();
     for _ in 0..200 {
         put(&mut mvcc, &hub, "a");
@@ -128,6 +128,7 @@ fn told(reader: &mut Reader) -> Vec<(i64, Vec<u64>)> {
             Step::Delivery(Delivery { id, batch, .. }) => {
                 all.push((id, batch.unwrap().events.iter().map(|event| event.kv.mod_revision.0).collect()));
             }
+            Step::Fetch(fetch) => reader.fetched(fetch.run()),
             Step::Busy => {}
             Step::Idle => return all,
         }

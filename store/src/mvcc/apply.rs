@@ -18,11 +18,18 @@ pub fn apply(mvcc: &mut Mvcc, entry: &Entry) -> Result<Applied, Diverged> {
     let before = mvcc.revision;
     mvcc.time_ms = mvcc.time_ms.max(entry.time_ms);
     let mut replies = Vec::with_capacity(entry.commands.len());
+    let mut lacking = Vec::new();
     for command in &entry.commands {
         replies.push(match command {
             Command::Txn(txn) => {
                 let allowed = limits::check(txn).and_then(|()| mvcc.check_alarms(command));
-                allowed.and_then(|()| mvcc.transact(txn)).map_or_else(Reply::Refused, Reply::Txn)
+                match allowed.and_then(|()| mvcc.transact(txn)) {
+                    Ok((reply, late)) => {
+                        lacking.extend(late.into_iter().map(|late| (replies.len(), late)));
+                        Reply::Txn(reply)
+                    }
+                    Err(error) => Reply::Refused(error),
+                }
             }
             Command::Compact(compact) => mvcc.compact(compact)?,
             Command::Grant { id, ttl_s } => {
@@ -43,7 +50,7 @@ pub fn apply(mvcc: &mut Mvcc, entry: &Entry) -> Result<Applied, Diverged> {
     if mvcc.revision > before {
         mvcc.mark(before + 1);
     }
-    Ok(Applied { revision: mvcc.revision(), replies })
+    Ok(Applied { revision: mvcc.revision(), replies, late: lacking, archive: None })
 }
 
 impl Mvcc {
@@ -72,8 +79,8 @@ impl Mvcc {
 
     /// Writes the undo record at once, so that a later operation of the same transaction can read the past.
     fn remember(&mut self, change: Change) -> Change {
-        if change.undoes() {
-            self.past.insert(Undo(change.clone()));
+        if let Some(undo) = Undo::of(&change) {
+            self.past.insert(undo);
         }
         change
     }
@@ -87,6 +94,8 @@ impl Mvcc {
 
     pub(super) fn push(&mut self, commit: Commit) {
         self.superseded_bytes += commit.superseded_bytes();
+        let superseded = commit.changes().iter().filter_map(|change| change.prev.as_ref());
+        self.superseded_values += superseded.map(|prev| prev.value_len() as u64).sum::<u64>();
         self.history.push_back(commit);
     }
 
@@ -116,8 +125,10 @@ impl Mvcc {
             && let Some(commit) = self.history.pop_front()
         {
             self.superseded_bytes -= commit.superseded_bytes();
-            for change in commit.changes().iter().filter(|change| change.undoes()) {
-                self.past.remove(&Undo(change.clone()));
+            for undo in commit.changes().iter().filter_map(Undo::of) {
+                self.superseded_values -= undo.prev.value_len() as u64;
+                self.away_bytes -= undo.prev.away().map_or(0, |place| u64::from(place.len));
+                self.past.remove(&undo);
             }
         }
         self.history.tidy();

@@ -72,6 +72,17 @@ impl History {
         Some(first)
     }
 
+    /// Changes a commit in its place. Clones see what was there: a block that one of them shares is copied first, once.
+    pub fn edit(&mut self, at: usize, edit: impl FnOnce(&mut Commit)) {
+        let place = self.skipped + at;
+        let Some(block) = self.blocks.get_mut(place / BLOCK).filter(|_| at < self.len) else { return };
+        if Arc::get_mut(block).is_none() {
+            *block = block.iter().cloned().collect();
+        }
+        let own = Arc::get_mut(block).and_then(|block| block[place % BLOCK].get_mut());
+        edit(own.expect("every place up to the length is filled"));
+    }
+
     /// Keeps nothing of what was forgotten but for clones that remember it.
     pub fn tidy(&mut self) {
         let Some(first) = self.blocks.front() else { return };
@@ -129,6 +140,28 @@ mod tests {
         assert_eq!(numbers(&before), [0, 1, 2, 3, 4]);
         assert_eq!(numbers(&one), [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(numbers(&other), [0, 1, 2, 3, 4, 50, 51]);
+    }
+
+    #[test]
+    fn an_edit_is_not_seen_by_clones() {
+        let mut history = History::default();
+        (0..BLOCK as u64 + 3).for_each(|number| history.push_back(commit(number)));
+        drop(history.pop_front());
+        let reader = history.clone();
+        for at in [0, BLOCK - 1, BLOCK] {
+            history.edit(at, |commit| commit.hash += 1_000_000);
+        }
+        let alone: *const _ = &history.blocks[0][1];
+        history.edit(5, |commit| commit.hash = 7);
+        assert!(std::ptr::eq(alone, &history.blocks[0][1]), "what nobody shares is not copied");
+        history.edit(BLOCK + 2, |_| panic!("it is not there"));
+        assert_eq!(numbers(&reader), (1..BLOCK as u64 + 3).collect::<Vec<_>>());
+        let expect = (1..BLOCK as u64 + 3).map(|n| if [1, 4_096, 4_097].contains(&n) { n + 1_000_000 } else { n });
+        let expect: Vec<_> = expect.map(|n| if n == 6 { 7 } else { n }).collect();
+        assert_eq!(numbers(&history), expect);
+        // What the reader forgot to share goes on growing in place.
+        history.push_back(commit(9));
+        assert_eq!((history.len(), reader.len()), (BLOCK + 3, BLOCK + 2));
     }
 
     #[test]

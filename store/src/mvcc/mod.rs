@@ -5,9 +5,11 @@
 
 mod alarm;
 mod apply;
+mod away;
 mod caps;
 mod chain;
 mod history;
+mod late;
 mod lease;
 mod read;
 mod retain;
@@ -18,6 +20,7 @@ mod txn;
 mod version;
 
 use crate::api::{LeaseId, Revision, StoreError, Txn, TxnReply};
+use crate::archive::ArchiveRef;
 use history::History;
 use imbl::{OrdMap, OrdSet, Vector};
 use std::borrow::Borrow;
@@ -25,7 +28,9 @@ use std::sync::Arc;
 
 pub use alarm::{Alarm, AlarmKind};
 pub use apply::apply;
+pub use away::{Due, Place, Superseded, Swap, Warm, Window};
 pub use caps::{Caps, surplus};
+pub use late::{Late, Ranged, fill};
 pub use lease::Lease;
 #[cfg(test)]
 pub use read::Span;
@@ -118,6 +123,10 @@ pub struct Applied {
     #[allow(dead_code, reason = "part of what apply says; the tests hold members against each other by it")]
     pub revision: Revision,
     pub replies: Vec<Reply>,
+    /// What the replies lack, and to which of them it belongs.
+    pub late: Vec<(usize, Late)>,
+    /// Who has that; from whoever keeps the state.
+    pub archive: Option<ArchiveRef>,
 }
 
 /// The members' states have come apart, or an entry is not one that any proposer makes. Going on would corrupt.
@@ -163,7 +172,7 @@ impl Commit {
         }
     }
 
-    /// Memory that goes when the history of this revision does.
+    /// What goes when the history of this revision does, as if all of it were in memory.
     fn superseded_bytes(&self) -> u64 {
         self.changes().iter().map(Change::superseded_bytes).sum()
     }
@@ -222,19 +231,24 @@ impl Ord for Live {
 
 /// What a key was before a change, ordered by the key and the revision that changed it.
 #[derive(Clone, Debug)]
-struct Undo(Change);
+struct Undo {
+    prev: Version,
+    /// The revision that replaced it.
+    until: u64,
+}
 
 impl Undo {
-    fn key(&self) -> &[u8] {
-        self.0.kv.key()
+    /// A creation has none, nor has what a transaction replaces of its own.
+    fn of(change: &Change) -> Option<Self> {
+        change.undoes().then_some(())?;
+        Some(Self { prev: change.prev.clone()?, until: change.kv.mod_revision().0 })
     }
-    /// The revision that replaced what the key was.
-    fn until(&self) -> u64 {
-        self.0.kv.mod_revision().0
+    fn key(&self) -> &[u8] {
+        self.prev.key()
     }
     /// The place before every undo record of `key`.
     fn first(key: &[u8]) -> Self {
-        Self(Change { kv: Version::deleted(key, Revision(0)), prev: None })
+        Self { prev: Version::deleted(key, Revision(0)), until: 0 }
     }
 }
 impl PartialEq for Undo {
@@ -250,7 +264,7 @@ impl PartialOrd for Undo {
 }
 impl Ord for Undo {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(other.key()).then_with(|| self.until().cmp(&other.until()))
+        self.key().cmp(other.key()).then_with(|| self.until.cmp(&other.until))
     }
 }
 
@@ -278,6 +292,9 @@ pub struct Mvcc {
     /// Leases granted so far, by this member's count.
     grants: u64,
     superseded_bytes: u64,
+    /// Bytes of superseded values, and how many of them are in the log and not in memory: each member's own affair.
+    superseded_values: u64,
+    away_bytes: u64,
     /// Keys and values of the live keys.
     live_bytes: u64,
     alarms: OrdSet<Alarm>,
@@ -300,6 +317,8 @@ impl Default for Mvcc {
             leases: OrdMap::new(),
             grants: 0,
             superseded_bytes: 0,
+            superseded_values: 0,
+            away_bytes: 0,
             live_bytes: 0,
             alarms: OrdSet::new(),
             identity: None,
@@ -343,7 +362,7 @@ impl Mvcc {
         self.live.len()
     }
 
-    /// Memory that only history holds.
+    /// What history holds beside the live keys, in memory or in the log; the same on every member.
     pub fn superseded_bytes(&self) -> u64 {
         self.superseded_bytes
     }
@@ -385,20 +404,31 @@ impl Mvcc {
         assert_eq!(first, self.floor() + 1, "history starts with the compacted revision");
         let mut bytes = 0;
         let mut undo = 0;
+        let mut away = 0;
         for (at, commit) in self.history.iter().enumerate() {
             assert!(!commit.changes().is_empty());
             assert!(commit.changes().iter().all(|change| change.kv.mod_revision().0 == first + at as u64));
             bytes += commit.superseded_bytes();
-            undo += commit.changes().iter().filter(|change| change.undoes()).count();
+            for record in commit.changes().iter().filter_map(Undo::of) {
+                undo += 1;
+                away += record.prev.away().map_or(0, |place| u64::from(place.len));
+                // What stands for one version is one version.
+                let of_key = |change: &&Change| change.kv.key() == record.key();
+                let mut created = self.commit(record.prev.mod_revision().0).into_iter().flat_map(Commit::changes);
+                let known = record.prev.mod_revision().0 >= first;
+                assert!(!known || created.any(|change| of_key(&change) && change.kv.is_same(&record.prev)));
+                assert!(self.past.get(&record).unwrap().prev.is_same(&record.prev));
+            }
         }
         assert_eq!(bytes, self.superseded_bytes);
+        assert_eq!(away, self.away_bytes);
         assert_eq!(undo, self.past.len());
         let live_bytes: u64 = self.live.iter().map(|live| apply::size(&live.0)).sum();
         assert_eq!(live_bytes, self.live_bytes);
         for live in &self.live {
             let kv = &live.0;
             assert!(kv.mod_revision().0 <= self.revision && kv.create_revision() <= kv.mod_revision());
-            assert!(!kv.is_delete());
+            assert!(!kv.is_delete() && kv.away().is_none());
         }
         for (id, lease) in &self.leases {
             let attached = self.live.iter().filter(|live| live.0.lease() == *id).map(|live| live.0.key());

@@ -1,6 +1,7 @@
 //! Reads: the live keys, the keys as of a retained revision, and the history that watches follow. It changes nothing.
 
-use super::{Change, Mvcc, Undo, Version};
+use super::late::{LateRange, arrange};
+use super::{Change, Mvcc, Ranged, Undo, Version};
 use crate::api::{Event, EventKind, KeyValue, Only, RangeReply, RangeRequest, Revision, SortBy, StoreError};
 use bytes::Bytes;
 use std::ops::Bound;
@@ -40,12 +41,12 @@ impl Span {
 }
 
 impl Mvcc {
-    pub fn range(&self, request: &RangeRequest) -> Result<RangeReply, StoreError> {
+    pub fn range(&self, request: &RangeRequest) -> Result<Ranged, StoreError> {
         self.range_at(request, self.revision())
     }
 
     /// `now` is the revision that the live keys are at: the next one while a transaction that has written is under way.
-    pub(super) fn range_at(&self, request: &RangeRequest, now: Revision) -> Result<RangeReply, StoreError> {
+    pub(super) fn range_at(&self, request: &RangeRequest, now: Revision) -> Result<Ranged, StoreError> {
         let span = Span::new(request.start.clone(), request.end.clone());
         let mut found = Found::new(request);
         match request.revision {
@@ -87,16 +88,14 @@ impl Mvcc {
             }
         };
         let mut live = self.live.range::<_, [u8]>(span.bounds()).map(|live| &live.0).peekable();
-        let mut past = self.past_from(span).filter(|undo| undo.until() > revision).peekable();
+        let mut past = self.past_from(span).filter(|undo| undo.until > revision).peekable();
         while let Some(undo) = past.next() {
             while let Some(kv) = live.next_if(|kv| kv.key() < undo.key()) {
                 visit(kv);
             }
             live.next_if(|kv| kv.key() == undo.key());
             while past.next_if(|later| later.key() == undo.key()).is_some() {}
-            if let Some(kv) = &undo.0.prev {
-                visit(kv);
-            }
+            visit(&undo.prev);
         }
         live.for_each(visit);
     }
@@ -107,15 +106,18 @@ impl Mvcc {
 
     /// The events in `span` of one retained revision.
     #[cfg(test)]
-    pub fn events(&self, span: &Span, revision: u64, prev_kv: bool, into: &mut Vec<Event>) {
+    pub fn events(&self, span: &Span, revision: u64, archive: &dyn crate::archive::Archive, into: &mut Vec<Event>) {
+        let whole = |version: &Version| crate::archive::bring_back(version, archive).unwrap();
         let Some(commit) = self.commit(revision) else { return };
-        let changes = commit.changes().iter().filter(|change| span.contains(change.kv.key()));
-        into.extend(changes.map(|change| change.event(prev_kv)));
+        for change in commit.changes().iter().filter(|change| span.contains(change.kv.key())) {
+            let whole = Change { kv: whole(&change.kv), prev: change.prev.as_ref().map(whole) };
+            into.push(whole.event(true));
+        }
     }
 }
 
 impl Change {
-    /// What a watch is told of it.
+    /// What a watch is told of it. The values that it is told are in memory.
     pub fn event(&self, prev_kv: bool) -> Event {
         Event {
             kind: if self.deleted() { EventKind::Delete } else { EventKind::Put },
@@ -129,6 +131,8 @@ impl Change {
 struct Found<'a> {
     request: &'a RangeRequest,
     kvs: Vec<KeyValue>,
+    /// Keys whose values are to be fetched.
+    lacking: Vec<(usize, Version)>,
     count: usize,
     /// Keys and values collected so far.
     bytes: usize,
@@ -138,7 +142,7 @@ struct Found<'a> {
 
 impl<'a> Found<'a> {
     fn new(request: &'a RangeRequest) -> Self {
-        Self { request, kvs: Vec::new(), count: 0, bytes: 0, left: false }
+        Self { request, kvs: Vec::new(), lacking: Vec::new(), count: 0, bytes: 0, left: false }
     }
 
     fn add(&mut self, kv: &Version) {
@@ -156,32 +160,23 @@ impl<'a> Found<'a> {
             self.kvs.push(kv.key_only());
         } else {
             self.bytes += kv.len();
-            self.kvs.push(kv.key_value());
+            if kv.away().is_some() {
+                self.lacking.push((self.kvs.len(), kv.clone()));
+                self.kvs.push(kv.key_only());
+            } else {
+                self.kvs.push(kv.key_value());
+            }
         }
     }
 
-    fn reply(mut self, revision: Revision) -> RangeReply {
-        if let Some((by, descending)) = self.request.order {
-            self.kvs.sort_by(|a, b| if descending { sort(by, b, a) } else { sort(by, a, b) });
-            if self.request.limit > 0 && self.kvs.len() > self.request.limit {
-                self.kvs.truncate(self.request.limit);
-                self.left = true;
-            }
-            if self.request.keys_only {
-                self.kvs.iter_mut().for_each(|kv| kv.value = Bytes::new());
-            }
+    fn reply(self, revision: Revision) -> Ranged {
+        let mut reply = RangeReply { kvs: self.kvs, revision, count: self.count, more: self.left };
+        if self.lacking.is_empty() {
+            arrange(self.request, &mut reply);
+            Ranged::Whole(reply)
+        } else {
+            Ranged::Late(LateRange { request: self.request.clone(), reply, lacking: self.lacking })
         }
-        RangeReply { kvs: self.kvs, revision, count: self.count, more: self.left }
-    }
-}
-
-fn sort(by: SortBy, a: &KeyValue, b: &KeyValue) -> std::cmp::Ordering {
-    match by {
-        SortBy::Key => a.key.cmp(&b.key),
-        SortBy::Version => a.version.cmp(&b.version),
-        SortBy::CreateRevision => a.create_revision.cmp(&b.create_revision),
-        SortBy::ModRevision => a.mod_revision.cmp(&b.mod_revision),
-        SortBy::Value => a.value.cmp(&b.value),
     }
 }
 

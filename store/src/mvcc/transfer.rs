@@ -68,11 +68,11 @@ impl Mvcc {
     }
 }
 
-impl Change {
-    /// What makes this change again, given the state before it.
+impl Version {
+    /// What makes this version again, given the state before it. Its value is in memory.
     pub fn op(&self) -> Op {
-        let KeyValue { key, value, lease, .. } = self.kv.key_value();
-        if self.deleted() { Op::delete(key) } else { Op::Put(Put { key, value, lease, ..Put::default() }) }
+        let KeyValue { key, value, lease, .. } = self.key_value();
+        if self.is_delete() { Op::delete(key) } else { Op::Put(Put { key, value, lease, ..Put::default() }) }
     }
 }
 

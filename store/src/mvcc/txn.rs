@@ -2,10 +2,10 @@
 //! checks, then the operations, so that a refused transaction has changed nothing.
 
 use super::read::Span;
-use super::{Change, Mvcc, Version};
+use super::{Change, Late, Mvcc, Ranged, Version};
 use crate::api::{
-    Compare, CompareTarget, Delete, LeaseId, Op, OpReply, Put, RangeRequest, Relation, Revision, StoreError, Txn,
-    TxnReply,
+    Compare, CompareTarget, Delete, LeaseId, Op, OpReply, Put, RangeReply, RangeRequest, Relation, Revision,
+    StoreError, Txn, TxnReply,
 };
 
 /// Which branch each transaction of a nest takes, in the order in which they are met.
@@ -16,33 +16,72 @@ struct Run {
     path: std::vec::IntoIter<bool>,
     revision: Revision,
     changes: Vec<Change>,
+    lacking: Lacking,
+}
+
+/// What the replies lack so far, and by which operations the one that is under way is reached.
+#[derive(Default)]
+struct Lacking {
+    way: Vec<usize>,
+    late: Vec<Late>,
+}
+
+impl Lacking {
+    fn range(&mut self, at: usize, ranged: Ranged) -> OpReply {
+        OpReply::Range(match ranged {
+            Ranged::Whole(reply) => reply,
+            Ranged::Late(range) => {
+                let path = self.way.iter().copied().chain([at]).collect();
+                let (revision, count) = (range.reply.revision, range.reply.count);
+                self.late.push(Late { path, range });
+                RangeReply { kvs: Vec::new(), revision, count, more: false }
+            }
+        })
+    }
 }
 
 impl Mvcc {
-    pub(super) fn transact(&mut self, txn: &Txn) -> Result<TxnReply, StoreError> {
+    /// The reply, and what it lacks.
+    pub(super) fn transact(&mut self, txn: &Txn) -> Result<(TxnReply, Vec<Late>), StoreError> {
         let path = self.check(txn)?;
-        let mut run = Run { path: path.0.into_iter(), revision: Revision(self.revision + 1), changes: Vec::new() };
+        let mut run = Run {
+            path: path.0.into_iter(),
+            revision: Revision(self.revision + 1),
+            changes: Vec::new(),
+            lacking: Lacking::default(),
+        };
         let (succeeded, ops) = self.run(txn, &mut run)?;
         if !run.changes.is_empty() {
             self.commit_changes(run.changes);
         }
-        Ok(TxnReply { succeeded, revision: self.revision(), ops })
+        Ok((TxnReply { succeeded, revision: self.revision(), ops }, run.lacking.late))
     }
 
-    /// What a transaction that writes nothing answers.
-    pub fn read(&self, txn: &Txn) -> Result<TxnReply, StoreError> {
+    /// What a transaction that writes nothing answers, and what that lacks.
+    pub fn read(&self, txn: &Txn) -> Result<(TxnReply, Vec<Late>), StoreError> {
         debug_assert!(!txn.writes());
         let path = self.check(txn)?;
-        self.read_along(txn, &mut path.0.into_iter())
+        let mut lacking = Lacking::default();
+        let reply = self.read_along(txn, &mut path.0.into_iter(), &mut lacking)?;
+        Ok((reply, lacking.late))
     }
 
-    fn read_along(&self, txn: &Txn, path: &mut std::vec::IntoIter<bool>) -> Result<TxnReply, StoreError> {
+    fn read_along(
+        &self,
+        txn: &Txn,
+        path: &mut std::vec::IntoIter<bool>,
+        lacking: &mut Lacking,
+    ) -> Result<TxnReply, StoreError> {
         let succeeded = path.next().unwrap_or_default();
         let mut ops = Vec::new();
         for op in branch(txn, succeeded) {
             match op {
-                Op::Range(range) => ops.push(OpReply::Range(self.range(range)?)),
-                Op::Txn(txn) => ops.push(OpReply::Txn(self.read_along(txn, path)?)),
+                Op::Range(range) => ops.push(lacking.range(ops.len(), self.range(range)?)),
+                Op::Txn(txn) => {
+                    lacking.way.push(ops.len());
+                    ops.push(OpReply::Txn(self.read_along(txn, path, lacking)?));
+                    lacking.way.pop();
+                }
                 Op::Put(_) | Op::Delete(_) => {}
             }
         }
@@ -114,10 +153,13 @@ impl Mvcc {
                 Op::Delete(delete) => self.delete_span(delete, run),
                 Op::Range(range) => {
                     let now = if run.changes.is_empty() { self.revision() } else { run.revision };
-                    OpReply::Range(self.range_at(range, now)?)
+                    let ranged = self.range_at(range, now)?;
+                    run.lacking.range(replies.len(), ranged)
                 }
                 Op::Txn(txn) => {
+                    run.lacking.way.push(replies.len());
                     let (succeeded, ops) = self.run(txn, run)?;
+                    run.lacking.way.pop();
                     let revision = if run.changes.is_empty() { self.revision() } else { run.revision };
                     OpReply::Txn(TxnReply { succeeded, revision, ops })
                 }

@@ -1,10 +1,13 @@
-//! One version of one key in one allocation: its numbers, its key and its value. Everything that holds a version shares it.
+//! One version of one key in one allocation: its numbers, its key and its value, or where in the log the value is. Everything
+//! that holds a version shares it.
 //!
-//! It decides only how a version lies in memory; a million small keys must fit.
+//! It decides only how a version lies in memory; a million small keys must fit. It reads no log.
 
+use super::Place;
 use crate::api::{KeyValue, LeaseId, Revision};
 use bytes::Bytes;
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use triomphe::{Arc, ThinArc};
 
 /// The numbers of a version.
@@ -18,25 +21,37 @@ pub struct Numbers {
 }
 
 /// What stands before the key and the value.
-#[derive(PartialEq, Eq)]
 struct Head {
     numbers: Numbers,
+    /// And [`AWAY`].
     key_len: u32,
+    /// Where the value is in the data of the log entry that wrote it, for whoever looks for it there; 0 is not known. It says
+    /// nothing about the version, and fits where there would be padding.
+    noted: AtomicU32,
 }
+
+/// The key is followed by the place of the value and not by the value.
+const AWAY: u32 = 1 << 31;
 
 /// What a version costs in memory beside its key and value: its head, a reference count, the length, and the allocator's share.
 pub const OVERHEAD: usize = size_of::<Head>() + 16 + 16;
 
 /// Cheap to clone, and one pointer wide: the tree of live keys consists of them.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Version(ThinArc<Head, u8>);
 
 impl Version {
     pub fn new(numbers: Numbers, key: &[u8], value: &[u8]) -> Self {
-        // A request is never near 4 GiB.
-        let key_len = u32::try_from(key.len()).expect("a key is shorter than a request may be");
+        Self::lay_out(numbers, key, value, 0)
+    }
+
+    fn lay_out(numbers: Numbers, key: &[u8], value: &[u8], away: u32) -> Self {
+        // A request is never near 2 GiB.
+        let key_len = u32::try_from(key.len()).ok().filter(|len| len & AWAY == 0);
+        let key_len = key_len.expect("a key is shorter than a request may be") | away;
+        let noted = AtomicU32::new(0);
         let zeros = std::iter::repeat_n(0, key.len() + value.len());
-        let mut all = ThinArc::from_header_and_iter(Head { numbers, key_len }, zeros);
+        let mut all = ThinArc::from_header_and_iter(Head { numbers, key_len, noted }, zeros);
         all.with_arc_mut(|all| {
             let own = Arc::get_mut(all).expect("nobody else has it yet");
             let (at_key, at_value) = own.slice_mut().split_at_mut(key.len());
@@ -57,17 +72,58 @@ impl Version {
         &self.0.header.header
     }
 
+    /// The same version, with its value at `place` in the log.
+    pub fn put_away(&self, place: Place) -> Self {
+        debug_assert_eq!(place.len as usize, self.value_len());
+        Self::lay_out(self.head().numbers, self.key(), &place.to_bytes(), AWAY)
+    }
+
+    /// The same version, with its value in memory.
+    pub fn brought_back(&self, value: &[u8]) -> Self {
+        Self::new(self.head().numbers, self.key(), value)
+    }
+
+    /// Where the value is, if it is not in memory. What is live always is.
+    pub fn away(&self) -> Option<Place> {
+        (self.head().key_len & AWAY != 0).then(|| Place::from_bytes(&self.0.slice[self.key_len()..]))
+    }
+
+    fn key_len(&self) -> usize {
+        (self.head().key_len & !AWAY) as usize
+    }
+
     pub fn key(&self) -> &[u8] {
-        &self.0.slice[..self.head().key_len as usize]
+        &self.0.slice[..self.key_len()]
     }
 
+    /// Of a version whose value is in memory.
     pub fn value(&self) -> &[u8] {
-        &self.0.slice[self.head().key_len as usize..]
+        assert!(self.head().key_len & AWAY == 0, "a value that is in the log is fetched before it is used");
+        &self.0.slice[self.key_len()..]
     }
 
-    /// Bytes of key and value.
+    /// The value's, wherever it is.
+    pub fn value_len(&self) -> usize {
+        self.away().map_or(self.0.slice.len() - self.key_len(), |place| place.len as usize)
+    }
+
+    /// Bytes of key and value, wherever they are.
     pub fn len(&self) -> usize {
-        self.0.slice.len()
+        self.key_len() + self.value_len()
+    }
+
+    /// Remembers where the value is in the data of the entry that wrote it.
+    pub fn note(&self, at: u32) {
+        self.head().noted.store(at, Ordering::Relaxed);
+    }
+
+    pub fn noted(&self) -> Option<u32> {
+        Some(self.head().noted.load(Ordering::Relaxed)).filter(|at| *at != 0)
+    }
+
+    /// Whether it is the very same, not only an equal one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        std::ptr::eq(self.head(), other.head())
     }
 
     pub fn create_revision(&self) -> Revision {
@@ -95,10 +151,11 @@ impl Version {
         ThinArc::strong_count(&self.0)
     }
 
-    /// For readers: key and value are this version's own bytes, not copied.
+    /// For readers: key and value are this version's own bytes, not copied. The value is in memory.
     pub fn key_value(&self) -> KeyValue {
+        assert!(self.head().key_len & AWAY == 0, "a value that is in the log is fetched before it is used");
         let all = Bytes::from_owner(self.clone());
-        let value_at = self.head().key_len as usize;
+        let value_at = self.key_len();
         KeyValue { key: all.slice(..value_at), value: all.slice(value_at..), ..self.bare() }
     }
 
@@ -126,6 +183,14 @@ impl From<&KeyValue> for Version {
     }
 }
 
+impl PartialEq for Version {
+    fn eq(&self, other: &Self) -> bool {
+        let (one, two) = (self.head(), other.head());
+        one.numbers == two.numbers && one.key_len == two.key_len && self.0.slice == other.0.slice
+    }
+}
+impl Eq for Version {}
+
 impl AsRef<[u8]> for Version {
     fn as_ref(&self) -> &[u8] {
         &self.0.slice
@@ -134,7 +199,10 @@ impl AsRef<[u8]> for Version {
 
 impl fmt::Debug for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.key_value().fmt(f)
+        match self.away() {
+            Some(place) => write!(f, "{:?} with its value at {place:?}", self.key_only()),
+            None => self.key_value().fmt(f),
+        }
     }
 }
 
@@ -160,6 +228,29 @@ mod tests {
         let empty = Version::deleted(b"", Revision(9));
         assert_eq!((empty.key(), empty.value(), empty.mod_revision()), (&b""[..], &b""[..], Revision(9)));
         assert!(empty.is_delete());
+    }
+
+    #[test]
+    fn a_version_whose_value_is_away_is_the_same_but_for_that() {
+        let kv = KeyValue {
+            key: "k".into(),
+            value: vec![7; 4_096].into(),
+            create_revision: Revision(3),
+            mod_revision: Revision(9),
+            version: 2,
+            lease: LeaseId(5),
+        };
+        let version = Version::from(&kv);
+        let place = Place { segment: u64::MAX - 1, at: 77, len: 4_096, crc: u32::MAX };
+        let away = version.put_away(place);
+        assert_eq!((version.away(), away.away()), (None, Some(place)));
+        assert_eq!((away.key(), away.len(), away.value_len()), (version.key(), version.len(), 4_096));
+        assert_eq!(away.key_only(), version.key_only());
+        assert_ne!(away, version);
+        assert_eq!(away.brought_back(&kv.value), version);
+        assert!(!away.is_same(&version) && version.is_same(&version.clone()));
+        assert!(std::panic::catch_unwind(|| away.key_value()).is_err(), "it has none to give");
+        assert_eq!(OVERHEAD, 72, "the place in the entry is where padding was");
     }
 
     #[test]

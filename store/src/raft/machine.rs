@@ -3,9 +3,10 @@
 
 use super::roster::Roster;
 use super::snapshot::{SnapshotDir, SnapshotError, SnapshotFile};
-use super::types::{LogId, Meta, Stored, TypeConfig};
+use super::types::{self, LogId, Meta, Stored, TypeConfig};
+use crate::archive::ArchiveRef;
 use crate::counts::Counts;
-use crate::hub::Hub;
+use crate::hub::{Hub, Origin};
 use crate::mvcc::{Applied, Mvcc};
 use crate::offload::offload;
 use crate::plant::{Plant, planted};
@@ -32,6 +33,8 @@ pub struct Machine {
     snapshots: Snapshots,
     roster: Roster,
     counts: Arc<Counts>,
+    /// Shorter values are not looked for in the log.
+    least: usize,
 }
 
 /// The current snapshot, shared with whoever builds or sends one.
@@ -76,13 +79,13 @@ impl Snapshots {
 
 impl Machine {
     /// A machine whose hub is at the state that `snapshots` holds.
-    pub fn new(hub: Arc<Hub>, snapshots: Snapshots, roster: Roster, counts: Arc<Counts>) -> Self {
+    pub fn new(hub: Arc<Hub>, snapshots: Snapshots, roster: Roster, counts: Arc<Counts>, least: usize) -> Self {
         let (applied, membership) = match &*snapshots.current.lock() {
             Some((meta, _)) => (meta.last_log_id, meta.last_membership.clone()),
             None => (None, Stored::default()),
         };
         roster.follow(membership.membership());
-        Self { applied, membership, hub, snapshots, roster, counts }
+        Self { applied, membership, hub, snapshots, roster, counts, least }
     }
 }
 
@@ -120,7 +123,11 @@ impl RaftStateMachine<TypeConfig> for Machine {
             let applied = match &entry.payload {
                 EntryPayload::Blank => Applied::default(),
                 EntryPayload::Normal(_) if skips(&entry.log_id, responder.is_none()) => Applied::default(),
-                EntryPayload::Normal(proposal) => self.hub.apply(&proposal.0).map_err(io::Error::other)?,
+                EntryPayload::Normal(proposal) => {
+                    let content_at = types::content_at(&entry.log_id);
+                    let origin = Origin { index: entry.log_id.index, content_at, least: self.least };
+                    self.hub.apply(&proposal.0, Some(origin)).map_err(io::Error::other)?
+                }
                 EntryPayload::Membership(membership) => {
                     self.membership = Stored::new(Some(entry.log_id), membership.clone());
                     self.roster.follow(membership);
@@ -144,7 +151,8 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
     async fn get_snapshot_builder(&mut self) -> Builder {
         let meta = Meta { last_log_id: self.applied, last_membership: self.membership.clone() };
-        Builder { meta, mvcc: self.hub.view(), snapshots: self.snapshots.clone(), counts: self.counts.clone() }
+        let (mvcc, archive) = self.hub.pinned_view();
+        Builder { meta, mvcc, archive, snapshots: self.snapshots.clone(), counts: self.counts.clone() }
     }
 
     async fn install_snapshot(&mut self, meta: &Meta, snapshot: SnapshotFile) -> io::Result<()> {
@@ -172,6 +180,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 pub struct Builder {
     meta: Meta,
     mvcc: Arc<Mvcc>,
+    archive: ArchiveRef,
     snapshots: Snapshots,
     counts: Arc<Counts>,
 }
@@ -182,8 +191,9 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<TypeConfig, SnapshotFile>> {
         let mut warned = false;
         loop {
-            let (snapshots, meta, mvcc) = (self.snapshots.clone(), self.meta.clone(), self.mvcc.clone());
-            let build = move || snapshots.promote(snapshots.dir.write(&meta, &mvcc)?, &meta);
+            let (snapshots, meta) = (self.snapshots.clone(), self.meta.clone());
+            let (mvcc, archive) = (self.mvcc.clone(), self.archive.clone());
+            let build = move || snapshots.promote(snapshots.dir.write_from(&meta, &mvcc, &*archive)?, &meta);
             match offload(build).await.map_err(io::Error::other)? {
                 Ok((meta, snapshot)) => {
                     Counts::one_more(&self.counts.snapshots);
@@ -220,10 +230,11 @@ mod tests {
         let (files, _) = SnapshotDir::open(dir.path()).unwrap();
         let mvcc = Mvcc::default();
         let snapshots = Snapshots::new(files.clone(), None);
-        let mut machine = Machine::new(Hub::new(mvcc.clone()), snapshots.clone(), Roster::default(), Arc::default());
+        let mut machine = Machine::new(Hub::new(mvcc.clone()), snapshots.clone(), Roster::default(), Arc::default(), 0);
         let mut builder = Builder {
             meta: meta(5),
             mvcc: Arc::new(mvcc.clone()),
+            archive: Arc::new(crate::archive::Nothing),
             snapshots: snapshots.clone(),
             counts: Arc::default(),
         };

@@ -7,9 +7,10 @@
 //! ```
 
 use super::types::{self, Meta};
+use crate::archive::{Archive, Nothing, bring_back};
 use crate::codec::{self, DecodeError, Reader, put_u64};
 use crate::disk::{Cursor, DiskFile, DiskRef, FileRef, RealDisk};
-use crate::mvcc::{Base, Builder, Mark, Mvcc};
+use crate::mvcc::{Base, Builder, Mark, Mvcc, Version};
 use crate::plant::{Plant, planted};
 use crate::reply;
 use bytes::{BufMut, Bytes};
@@ -106,11 +107,16 @@ impl SnapshotDir {
         Ok((this, Some((meta, mvcc, file))))
     }
 
-    /// Writes a snapshot to a temporary file. Blocks.
+    /// Writes a snapshot of a state whose values are all in memory. Blocks.
     pub fn write(&self, meta: &Meta, mvcc: &Mvcc) -> Result<SnapshotFile, SnapshotError> {
+        self.write_from(meta, mvcc, &Nothing)
+    }
+
+    /// Writes a snapshot to a temporary file; what the state lacks comes from `archive`. Blocks.
+    pub fn write_from(&self, meta: &Meta, mvcc: &Mvcc, archive: &dyn Archive) -> Result<SnapshotFile, SnapshotError> {
         let mut temporary = self.temporary("build")?;
         let path = temporary.path.clone();
-        write_to(&*temporary.file, meta, mvcc).map_err(|source| SnapshotError::Io { path, source })?;
+        write_to(&*temporary.file, meta, mvcc, archive).map_err(|source| SnapshotError::Io { path, source })?;
         temporary.bytes = temporary.file.bytes().unwrap_or(0);
         Ok(temporary)
     }
@@ -172,7 +178,8 @@ impl<W: Write> Frames<W> {
     }
 }
 
-fn write_to(file: &dyn DiskFile, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
+fn write_to(file: &dyn DiskFile, meta: &Meta, mvcc: &Mvcc, archive: &dyn Archive) -> io::Result<()> {
+    let whole = |version: &Version| bring_back(version, archive).map_err(io::Error::other);
     let mut frames = Frames { out: BufWriter::new(Cursor { file, at: 0 }), frame: Vec::new() };
     frames.out.write_all(MAGIC)?;
     frames.out.write_all(&[VERSION, 0, 0, 0, 0, 0, 0, 0])?;
@@ -202,9 +209,11 @@ fn write_to(file: &dyn DiskFile, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
     mvcc.each_base_key(|kv| {
         if result.is_ok() {
             keys += 1;
-            result = frames.item(|out| {
-                out.put_u8(KEY);
-                reply::put_key_value(out, &kv.key_value());
+            result = whole(kv).and_then(|kv| {
+                frames.item(|out| {
+                    out.put_u8(KEY);
+                    reply::put_key_value(out, &kv.key_value());
+                })
             });
         }
     });
@@ -212,13 +221,13 @@ fn write_to(file: &dyn DiskFile, meta: &Meta, mvcc: &Mvcc) -> io::Result<()> {
     let lacking = usize::from(planted(Plant::OldSnapshot) && mvcc.commits().len() > 1);
     let commits = mvcc.commits().len() - lacking;
     for commit in mvcc.commits().take(commits) {
+        let ops = commit.changes().iter().map(|change| whole(&change.kv).map(|kv| kv.op()));
+        let ops = ops.collect::<io::Result<Vec<_>>>()?;
         frames.item(|out| {
             out.put_u8(COMMIT);
             out.put_u64_le(commit.hash);
-            put_u64(out, commit.changes().len() as u64);
-            for change in commit.changes() {
-                codec::put_op(out, &change.op());
-            }
+            put_u64(out, ops.len() as u64);
+            ops.iter().for_each(|op| codec::put_op(out, op));
         })?;
     }
     frames.item(|out| {

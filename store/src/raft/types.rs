@@ -2,7 +2,8 @@
 
 use crate::codec::{self, DecodeError, Reader, put_bytes, put_u64};
 use crate::mvcc;
-use bytes::{BufMut, Bytes};
+use crate::sink::{Sink, Spots};
+use bytes::Bytes;
 use openraft::type_config::alias::{LogIdOf, SnapshotMetaOf, StoredMembershipOf, VoteOf};
 use openraft::{BasicNode, EntryPayload, Membership};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +42,7 @@ impl fmt::Display for Proposal {
     }
 }
 
-pub fn put_log_id(out: &mut Vec<u8>, id: &LogId) {
+pub fn put_log_id(out: &mut impl Sink, id: &LogId) {
     put_u64(out, id.leader_id.term);
     put_u64(out, id.leader_id.node_id);
     put_u64(out, id.index);
@@ -129,6 +130,14 @@ pub fn put_meta(out: &mut Vec<u8>, meta: &Meta) {
 
 pub fn meta(from: &mut Reader) -> Result<Meta, DecodeError> {
     Ok(Meta { last_log_id: option(from, log_id)?, last_membership: stored(from)? })
+}
+
+/// Where an entry's content begins in the entry's bytes.
+pub fn content_at(id: &LogId) -> usize {
+    let mut before = Spots::default();
+    put_log_id(&mut before, id);
+    before.put_u8(1);
+    before.at
 }
 
 /// The log id comes first, so that recovery reads it without the rest.

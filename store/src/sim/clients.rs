@@ -51,7 +51,10 @@ impl Client {
             () = alive.cancelled() => Outcome::Unknown,
             answer = tokio::time::timeout(PATIENCE, ask(&group, &request, &self.numbers)) => match answer {
                 Err(_) => Outcome::Unknown,
-                Ok(answer) => answer.unwrap_or_else(|error| from_error(&error)),
+                Ok(answer) => answer.unwrap_or_else(|error| {
+                    self.world.hear(member, &error);
+                    from_error(&error)
+                }),
             },
         };
         drop(group);
@@ -166,6 +169,9 @@ async fn session(world: &World, number: usize, from: u64) -> u64 {
             }
         },
     };
+    if let Some(error) = &end {
+        world.hear(member, error);
+    }
     if let Some(StoreError::Compacted { oldest, .. }) = end {
         session.end = End::Compacted { oldest: oldest.0 };
         next = oldest.0;

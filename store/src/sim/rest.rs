@@ -130,6 +130,6 @@ pub async fn judge(world: &Arc<World>) -> Result<Calm, Finding> {
         return Err(Finding::NoRest(format!("clients saw {}, members hold {revision}", explained.revision)));
     }
     let (operations, unknown_done) = (history.operations.len(), explained.unknown_done.len());
-    let (expired, members) = (explained.expired, world.added());
-    Ok(Calm { operations, revision, unknown_done, expired, members, ..Calm::default() })
+    let (expired, members, put_away) = (explained.expired, world.added(), world.put_away());
+    Ok(Calm { operations, revision, unknown_done, expired, members, put_away, ..Calm::default() })
 }

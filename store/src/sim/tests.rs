@@ -69,6 +69,7 @@ fn seeds_find_nothing() {
         assert!(sum.snapshots.installed > 0, "no member was sent a snapshot: the faults are too mild");
         assert!(sum.full_disks > 0, "no log was out of space: the faults are too mild");
         assert!(sum.expired > 0, "no key went because its lease ran out: clients keep all of them alive");
+        assert!(sum.put_away > 0, "no superseded value went to the log");
         assert!(sum.members > 0, "no member was added: the faults are too mild");
     }
 }
@@ -105,6 +106,7 @@ fn planted_bugs_are_found() {
         Plant::FullDiskIgnored,
         Plant::FullDiskLeads,
         Plant::FullDiskForever,
+        Plant::NextEntry,
     ];
     let mut missed = Vec::new();
     for plant in all {

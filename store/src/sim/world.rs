@@ -6,8 +6,10 @@ use super::disk::SimDisk;
 use super::network::Network;
 use super::place::Place;
 use super::{CONTEXT, Context, Snapshots, dice, faults, rest, with};
+use crate::api::StoreError;
 use crate::disk::DiskRef;
-use crate::group::{Ground, Group, GroupConfig};
+use crate::group::{Attic, Ground, Group, GroupConfig};
+use crate::mvcc::Warm;
 use crate::plant::Plant;
 use crate::wal::WalConfig;
 use gantry_history::{HashSample, History, Violation};
@@ -36,6 +38,11 @@ pub enum Finding {
         error: String,
     },
     Panicked(String),
+    /// A member cannot read its own history although its disk is well.
+    Unreadable {
+        member: u64,
+        error: String,
+    },
     /// It healed, and yet the members do not agree on one state.
     NoRest(String),
     /// Leases, by member, that nobody keeps alive do not run out.
@@ -63,6 +70,8 @@ pub struct Calm {
     pub expired: usize,
     /// How many members were added.
     pub members: usize,
+    /// How many superseded values went to the log.
+    pub put_away: u64,
 }
 
 impl Calm {
@@ -76,6 +85,7 @@ impl Calm {
         self.full_disks += other.full_disks;
         self.expired += other.expired;
         self.members += other.members;
+        self.put_away += other.put_away;
     }
 }
 
@@ -262,6 +272,11 @@ impl World {
         self.members.lock().remove(&id);
     }
 
+    /// By those who run.
+    pub fn put_away(&self) -> u64 {
+        self.groups().iter().map(|group| group.handle().counts.put_away.load(Ordering::Relaxed)).sum()
+    }
+
     pub fn added(&self) -> usize {
         self.numbers.lock().len() - FOUNDERS.count()
     }
@@ -273,6 +288,16 @@ impl World {
     /// Ends the run with what was found, if it is the first.
     pub fn find(&self, finding: Finding) {
         self.found.lock().get_or_insert(finding);
+    }
+
+    /// Ends the run if a member that is well cannot read its history.
+    pub fn hear(&self, member: u64, error: &StoreError) {
+        let died = || self.members.lock().get(&member).is_none_or(|member| member.disk.died());
+        if let StoreError::Unreadable(error) = error
+            && !died()
+        {
+            self.find(Finding::Unreadable { member, error: error.clone() });
+        }
     }
 
     /// The newest revision that any member has.
@@ -314,11 +339,15 @@ impl World {
                 ..WalConfig::default()
             };
             let members = known.into_iter().map(|id| (id, address(id))).collect();
+            // Nothing stays warm: what readers are told of the past comes from the log.
+            let warm = Warm { bytes: 0, least: 1 };
+            let attic = Attic { warm, farthest: 16, every: Duration::from_millis(100) };
             let config = GroupConfig {
                 member: id,
                 members,
                 join: member.joins,
                 log_keep: 5,
+                attic,
                 space: member.disk.space.clone(),
                 ..GroupConfig::single("sim", "/store")
             };

@@ -23,9 +23,13 @@ pub struct Index {
     pub purged: Option<LogId>,
     /// The last entry, staged or written.
     pub last: Option<LogId>,
-    /// The index of `written`'s first entry.
+    /// The index of `written`'s first entry. Those up to `purged` are there only for who refers to what they wrote.
     pub first: u64,
     pub written: VecDeque<Location>,
+    /// This segment and all after it stay, also if they hold nothing but purged entries.
+    pub keep: Option<u64>,
+    /// The last entry that somebody refers to.
+    pub referred: u64,
     pub segments: BTreeMap<u64, FileRef>,
     staged: BTreeMap<u64, (RaftEntry, usize)>,
     staged_bytes: usize,
@@ -98,9 +102,10 @@ impl Index {
     /// Drops entries up to `upto`.
     pub fn purge(&mut self, upto: LogId) {
         self.purged = self.purged.max(Some(upto));
-        let gone = (upto.index + 1).saturating_sub(self.first).min(self.written.len() as u64);
-        self.written.drain(..gone as usize);
-        self.first = self.first.max(upto.index + 1);
+        if upto.index >= self.first + self.written.len() as u64 {
+            // What comes next does not follow what is there.
+            self.forget_written(upto.index);
+        }
         let kept = self.staged.split_off(&(upto.index + 1));
         for (_, (_, len)) in std::mem::replace(&mut self.staged, kept) {
             self.staged_bytes -= len;
@@ -115,6 +120,26 @@ impl Index {
             (Some(last), _) if last.index > upto.index => {}
             _ => self.last = None,
         }
+    }
+
+    /// Forgets where the entries up to `upto` are.
+    pub fn forget_written(&mut self, upto: u64) {
+        let gone = (upto + 1).saturating_sub(self.first).min(self.written.len() as u64);
+        self.written.drain(..gone as usize);
+        self.first = self.first.max(upto + 1);
+    }
+
+    /// Where an entry is, also if it is purged. From now on its segment stays; see `keep`.
+    pub fn refer(&mut self, index: u64, farthest: u64) -> Option<(FileRef, Location)> {
+        let location = *self.written.get(usize::try_from(index.checked_sub(self.first)?).ok()?)?;
+        let file = self.segments.get(&location.segment)?.clone();
+        let newest = *self.segments.last_key_value()?.0;
+        if newest - location.segment > farthest {
+            return None;
+        }
+        self.keep = Some(self.keep.map_or(location.segment, |keep| keep.min(location.segment)));
+        self.referred = self.referred.max(index);
+        Some((file, location))
     }
 
     /// An entry is in its segment now.
@@ -141,11 +166,15 @@ impl Index {
         if let Some((entry, len)) = self.staged.get(&index) {
             return Some(Source::Memory(Box::new(entry.clone()), *len));
         }
+        if self.purged.is_some_and(|purged| index <= purged.index) {
+            return None;
+        }
         let location = *self.written.get(usize::try_from(index.checked_sub(self.first)?).ok()?)?;
         Some(Source::Disk(self.segments.get(&location.segment)?.clone(), location))
     }
 
     pub fn bytes_after(&self, index: u64) -> u64 {
+        let index = index.max(self.purged.map_or(0, |purged| purged.index));
         let skip = usize::try_from((index + 1).saturating_sub(self.first)).unwrap_or(usize::MAX);
         self.written.iter().skip(skip).map(|location| u64::from(location.len)).sum()
     }

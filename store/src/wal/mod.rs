@@ -1,6 +1,9 @@
 //! The log on disk: segments, one writer thread that makes each group of records durable with one fdatasync, and recent
 //! entries in memory. It decides when bytes are durable; what they mean is Raft's.
 
+mod archive;
+#[cfg(test)]
+mod archive_tests;
 mod index;
 mod open;
 pub mod record;
@@ -97,8 +100,16 @@ struct Queue {
 }
 
 enum Job {
-    Append { entries: Vec<RaftEntry>, flushed: IOFlushed<TypeConfig> },
-    State { state: State, flushed: oneshot::Sender<io::Result<()>> },
+    Append {
+        entries: Vec<RaftEntry>,
+        flushed: IOFlushed<TypeConfig>,
+    },
+    State {
+        state: State,
+        flushed: oneshot::Sender<io::Result<()>>,
+    },
+    /// Segments that nobody refers to any more may go.
+    Release,
 }
 
 /// Makes the names in a directory durable.
@@ -165,6 +176,12 @@ impl Wal {
 
     /// Voids the entries after `last`; returns once that is durable.
     pub async fn truncate_after(&self, last: Option<LogId>) -> io::Result<()> {
+        // What is referred to was applied, and what was applied is committed: Raft never takes that back.
+        let referred = self.shared().index.lock().referred;
+        assert!(
+            last.map_or(0, |id| id.index) >= referred,
+            "entry {referred} was applied, and the log is cut before it"
+        );
         self.shared().index.lock().unstage_after(last.map(|id| id.index));
         self.push_state(State::Truncate(last)).await
     }
@@ -258,6 +275,7 @@ impl Job {
             Self::Append { flushed, .. } => flushed.io_completed(closed()),
             // Whoever asked may have gone.
             Self::State { flushed, .. } => drop(flushed.send(closed())),
+            Self::Release => {}
         }
     }
 }

@@ -78,7 +78,8 @@ pub fn open(disk: DiskRef, dir: &Path, config: WalConfig, reserving: Reserving) 
     }
     let lock = lock(&*disk, dir)?;
     let mut found = Recovered::default();
-    let sequences = sequences(&*disk, dir)?;
+    let mut sequences = sequences(&*disk, dir)?;
+    drop_unneeded(&*disk, dir, &mut sequences)?;
     for (i, &sequence) in sequences.iter().enumerate() {
         if i > 0 && sequences[i - 1] + 1 != sequence {
             return Err(OpenError::MissingSegment { path: dir.join(segment_name(sequence)) });
@@ -144,6 +145,60 @@ fn sequences(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, OpenError> {
     Ok(sequences)
 }
 
+/// How much of a segment is looked at for its first entry.
+const FIRST_BYTES: u64 = 64 << 10;
+
+/// Removes the segments that are there only because superseded values were in them: whoever referred to those is gone.
+fn drop_unneeded(disk: &dyn Disk, dir: &Path, sequences: &mut Vec<u64>) -> Result<(), OpenError> {
+    let Some(purged) = sequences.last().map(|last| newest_purge(disk, dir, *last)).transpose()?.flatten() else {
+        return Ok(());
+    };
+    for at in (1..sequences.len()).rev() {
+        let path = dir.join(segment_name(sequences[at]));
+        let file = disk.open(&path).at(&path)?;
+        let mut start = vec![0; file.bytes().at(&path)?.min(FIRST_BYTES) as usize];
+        file.read_exact_at(&mut start, 0).at(&path)?;
+        let first = first_entry(&start.into(), sequences[at]);
+        if first.is_some_and(|first| first <= purged.index + 1) {
+            // That they were purged may only be in the page cache, and must not be lost after they are.
+            let newest = dir.join(segment_name(sequences[sequences.len() - 1]));
+            disk.open(&newest).at(&newest)?.sync_data().at(&newest)?;
+            // Oldest first, so that those which are there always follow each other.
+            for sequence in sequences.drain(..at) {
+                let path = dir.join(segment_name(sequence));
+                disk.remove(&path).at(&path)?;
+            }
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// What the newest segment says was purged: each says it when it begins, or later. `None` if that is not to be read.
+fn newest_purge(disk: &dyn Disk, dir: &Path, sequence: u64) -> Result<Option<LogId>, OpenError> {
+    let path = dir.join(segment_name(sequence));
+    let bytes = Bytes::from(disk::read_whole(&*disk.open(&path).at(&path)?).at(&path)?);
+    if record::check_header(&bytes, sequence).is_err() {
+        return Ok(None);
+    }
+    let purge = |found: &record::Found| {
+        let payload = bytes.slice(found.at as usize..(found.at + found.len) as usize);
+        match State::decode(found.kind, payload) {
+            Ok(Some(State::Purge(upto))) => Some(upto),
+            _ => None,
+        }
+    };
+    Ok(record::scan(&bytes, sequence).records.iter().filter_map(purge).max())
+}
+
+/// The index of the first entry in a segment of which this is the beginning.
+fn first_entry(start: &Bytes, sequence: u64) -> Option<u64> {
+    record::check_header(start, sequence).ok()?;
+    let found = record::first(start, sequence, Kind::Entry)?;
+    let payload = start.slice(found.at as usize..(found.at + found.len) as usize);
+    Some(types::log_id(&mut Reader::new(payload)).ok()?.index)
+}
+
 #[derive(Default)]
 struct Recovered {
     index: Index,
@@ -204,7 +259,10 @@ impl Recovered {
             match State::decode(found.kind, payload).map_err(undecodable)? {
                 Some(State::Vote(vote)) => self.index.vote = Some(vote),
                 Some(State::Committed(committed)) => self.index.committed = self.index.committed.max(committed),
-                Some(State::Purge(upto)) => self.index.purge(upto),
+                Some(State::Purge(upto)) => {
+                    self.index.purge(upto);
+                    self.index.forget_written(upto.index);
+                }
                 Some(State::Truncate(last)) => {
                     self.index.unstage_after(last.map(|id| id.index));
                     self.index.unwrite_after(last.map(|id| id.index));

@@ -211,6 +211,18 @@ pub fn check_header(bytes: &[u8], sequence: u64) -> Result<(), HeaderError> {
     if named != sequence { Err(HeaderError::Sequence(named)) } else { Ok(()) }
 }
 
+/// The first record of a kind in a segment whose header was checked, or in the beginning of one.
+pub fn first(bytes: &[u8], sequence: u64, kind: Kind) -> Option<Found> {
+    let mut at = SEGMENT_HEADER;
+    loop {
+        let found = read(bytes, sequence, at)?;
+        if found.kind == kind {
+            return Some(found);
+        }
+        at += size(found.len as usize);
+    }
+}
+
 /// Reads every record of a segment whose header was checked.
 pub fn scan(bytes: &[u8], sequence: u64) -> Scan {
     let mut records = Vec::new();

@@ -21,6 +21,7 @@ const MARGIN: usize = 128;
 fn most_bytes(job: &Job) -> usize {
     match job {
         Job::State { .. } => 64,
+        Job::Release => 0,
         Job::Append { entries, .. } => {
             let mut out = Vec::new();
             entries.iter().for_each(|entry| types::put_entry(&mut out, entry));

@@ -11,25 +11,25 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-fn id(index: u64) -> LogId {
+pub fn id(index: u64) -> LogId {
     let mut out = Vec::new();
     [1, 1, index].iter().for_each(|n| crate::codec::put_u64(&mut out, *n));
     crate::raft::types::log_id(&mut crate::codec::Reader::new(out.into())).unwrap()
 }
 
-fn entry(index: u64) -> RaftEntry {
+pub fn entry(index: u64) -> RaftEntry {
     let op = Op::put(index.to_string(), vec![index as u8; 200]);
     let commands = vec![Command::Txn(Txn { success: vec![op], ..Txn::default() })];
     RaftEntry { log_id: id(index), payload: EntryPayload::Normal(Proposal(Arc::new(Entry { time_ms: 0, commands }))) }
 }
 
 /// Small segments and no cache, so that everything is read from disk.
-fn open(dir: &TempDir) -> Result<Wal, OpenError> {
+pub fn open(dir: &TempDir) -> Result<Wal, OpenError> {
     let config = WalConfig { segment_bytes: 2_000, zero_ahead_bytes: 4_096, cache_bytes: 0, ..WalConfig::default() };
     Wal::open(dir.path(), config)
 }
 
-async fn append(wal: &Wal, range: Range<u64>) {
+pub async fn append(wal: &Wal, range: Range<u64>) {
     for index in range {
         let (sender, receiver) = TypeConfig::oneshot();
         wal.append(vec![entry(index)], IOFlushed::signal(sender));
@@ -37,7 +37,7 @@ async fn append(wal: &Wal, range: Range<u64>) {
     }
 }
 
-fn indexes(wal: &Wal) -> Vec<u64> {
+pub fn indexes(wal: &Wal) -> Vec<u64> {
     let (purged, _) = wal.ends();
     let first = purged.map_or(0, |purged| purged.index + 1);
     let entries = wal.read(first..u64::MAX, usize::MAX).unwrap();
@@ -47,7 +47,7 @@ fn indexes(wal: &Wal) -> Vec<u64> {
     entries.iter().map(|entry| entry.log_id.index).collect()
 }
 
-fn segments(dir: &TempDir) -> Vec<PathBuf> {
+pub fn segments(dir: &TempDir) -> Vec<PathBuf> {
     let files = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().path());
     let mut segments: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "wal")).collect();
     segments.sort();

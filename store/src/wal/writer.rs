@@ -54,6 +54,7 @@ pub struct Segment {
 enum Work {
     Entries(Vec<RaftEntry>),
     State(State),
+    Release,
 }
 
 /// Who is told when a group is durable.
@@ -88,8 +89,15 @@ impl Writer {
 
     fn write_group(&mut self, shared: &Shared, work: Vec<Work>) -> io::Result<()> {
         let mut purged = None;
+        if matches!(work[..], [Work::Release]) {
+            // Nothing is written for that.
+            self.release(shared);
+            return Ok(());
+        }
+        let mut release = false;
         for work in work {
             match work {
+                Work::Release => release = true,
                 Work::Entries(entries) => {
                     for entry in &entries {
                         self.put_entry(shared, entry)?;
@@ -118,7 +126,10 @@ impl Writer {
         self.sync()?;
         shared.index.lock().evict(self.last_index, self.config.cache_bytes);
         if let Some(upto) = purged {
-            self.purge(shared, upto);
+            shared.index.lock().purge(upto);
+        }
+        if release || purged.is_some() {
+            self.release(shared);
         }
         Ok(())
     }
@@ -210,11 +221,16 @@ impl Writer {
         Ok(())
     }
 
-    /// Forgets purged entries and gives the segments that hold nothing else back.
-    fn purge(&mut self, shared: &Shared, upto: LogId) {
+    /// Gives the segments back that hold nothing but purged entries that nobody refers to.
+    fn release(&mut self, shared: &Shared) {
         let mut index = shared.index.lock();
-        index.purge(upto);
-        let gone = self.full.iter().take_while(|(_, last)| *last <= upto.index).count();
+        let purged = index.purged.map_or(0, |purged| purged.index);
+        let keep = index.keep.unwrap_or(u64::MAX);
+        let is_gone = |(sequence, last): &&(u64, u64)| *last <= purged && *sequence < keep;
+        let gone = self.full.iter().take_while(is_gone).count();
+        if let Some((_, last)) = self.full[..gone].last() {
+            index.forget_written(*last);
+        }
         for (sequence, _) in self.full.drain(..gone) {
             // Somebody who found an entry in it just now may still read it: then it must stay as it is.
             let file = index.segments.remove(&sequence).filter(|file| Arc::strong_count(file) == 1);
@@ -283,6 +299,7 @@ fn split(jobs: Vec<Job>) -> (Vec<Work>, Waiting) {
             waiting.states.push(flushed);
             Work::State(state)
         }
+        Job::Release => Work::Release,
     });
     (work.collect(), waiting)
 }
