@@ -39,6 +39,8 @@ pub enum Plant {
     FullDiskLeads,
     /// The place of a superseded value is taken from the entry after the one that wrote it.
     NextEntry,
+    /// Log segments go although superseded values are in them.
+    EarlyRelease,
     /// A member does not see that there is space again.
     #[cfg(test)]
     FullDiskForever,

@@ -19,7 +19,7 @@ async fn write(group: &Group) -> Result<(), StoreError> {
 
 /// A world at rest with a leader, and its number.
 async fn begin() -> (Arc<World>, u64) {
-    let world = World::begun().await;
+    let world = World::begun(8 << 10).await;
     let led = async {
         loop {
             if let Some(leader) = world.leader()

@@ -107,6 +107,7 @@ fn planted_bugs_are_found() {
         Plant::FullDiskLeads,
         Plant::FullDiskForever,
         Plant::NextEntry,
+        Plant::EarlyRelease,
     ];
     let mut missed = Vec::new();
     for plant in all {

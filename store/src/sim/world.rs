@@ -107,6 +107,9 @@ struct Member {
 }
 
 pub struct World {
+    /// Of a log segment: small, so that a run sees many and reads entries back from the disk. In some runs smaller still, so that
+    /// segments go while what was in them is asked for.
+    segment_bytes: u64,
     pub network: Network,
     pub history: Mutex<History>,
     /// Those that belong to the group, or may.
@@ -120,7 +123,8 @@ pub struct World {
 
 /// One run from one seed.
 pub fn run(seed: u64, plant: Option<Plant>) -> Result<Calm, Finding> {
-    let (result, context) = stage(seed, plant, async { World::begun().await.live().await });
+    let segment_bytes = if seed.is_multiple_of(2) { 8 << 10 } else { 4 << 10 };
+    let (result, context) = stage(seed, plant, async { World::begun(segment_bytes).await.live().await });
     if let Some(panic) = context.panics.into_iter().next() {
         return Err(Finding::Panicked(panic));
     }
@@ -180,8 +184,9 @@ fn note_panics() {
 }
 
 impl World {
-    fn new() -> Arc<Self> {
+    fn new(segment_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
+            segment_bytes,
             network: Network::default(),
             history: Mutex::default(),
             members: Mutex::new(FOUNDERS.map(|id| (id, Member::default())).collect()),
@@ -193,8 +198,8 @@ impl World {
     }
 
     /// A world whose founders run.
-    pub async fn begun() -> Arc<Self> {
-        let world = Self::new();
+    pub async fn begun(segment_bytes: u64) -> Arc<Self> {
+        let world = Self::new(segment_bytes);
         for member in FOUNDERS {
             world.start(member).await;
         }
@@ -331,9 +336,8 @@ impl World {
             let place =
                 Place { network: self.network.clone(), member: id, incarnation, stall_ms: member.stall_ms.clone() };
             let disk: DiskRef = member.disk.mount();
-            // Small, so that a run sees many segments and reads entries back from the disk.
             let wal = WalConfig {
-                segment_bytes: 8 << 10,
+                segment_bytes: self.segment_bytes,
                 zero_ahead_bytes: 2 << 10,
                 cache_bytes: 2 << 10,
                 ..WalConfig::default()

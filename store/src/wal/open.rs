@@ -160,9 +160,11 @@ fn drop_unneeded(disk: &dyn Disk, dir: &Path, sequences: &mut Vec<u64>) -> Resul
         file.read_exact_at(&mut start, 0).at(&path)?;
         let first = first_entry(&start.into(), sequences[at]);
         if first.is_some_and(|first| first <= purged.index + 1) {
-            // That they were purged may only be in the page cache, and must not be lost after they are.
+            // That they were purged may only be in the page cache, as may be the name of the segment that says so. Neither must
+            // be lost after they are.
             let newest = dir.join(segment_name(sequences[sequences.len() - 1]));
             disk.open(&newest).at(&newest)?.sync_data().at(&newest)?;
+            disk.sync_dir(dir).at(dir)?;
             // Oldest first, so that those which are there always follow each other.
             for sequence in sequences.drain(..at) {
                 let path = dir.join(segment_name(sequence));
@@ -266,6 +268,11 @@ impl Recovered {
                 Some(State::Truncate(last)) => {
                     self.index.unstage_after(last.map(|id| id.index));
                     self.index.unwrite_after(last.map(|id| id.index));
+                    let known = self.index.last.max(self.index.purged).map_or(0, |id| id.index);
+                    if last.is_some_and(|last| last.index > known) {
+                        // The entries before the cut were in segments that are gone: like at the start, any may follow.
+                        self.index.last = None;
+                    }
                     self.last_index = last.map_or(0, |id| id.index);
                 }
                 None => {}

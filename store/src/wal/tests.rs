@@ -86,6 +86,30 @@ async fn everything_acknowledged_is_there_after_opening_again() {
 }
 
 #[tokio::test]
+async fn a_cut_into_segments_that_are_gone_by_now_is_no_gap() {
+    let dir = TempDir::new().unwrap();
+    let wal = open(&dir).unwrap();
+    let mut first = 5;
+    append(&wal, 0..first).await;
+    let before = segments(&dir).len();
+    while segments(&dir).len() == before {
+        first += 1;
+        append(&wal, first - 1..first).await;
+    }
+    // The newest segment begins with an entry that is void, and with the cut that reaches into the segment before.
+    wal.truncate_after(Some(id(first - 4))).await.unwrap();
+    append(&wal, first - 3..first + 2).await;
+    wal.purge(id(first - 1)).await.unwrap();
+    drop(wal);
+    let wal = open(&dir).unwrap();
+    assert_eq!((indexes(&wal), wal.ends()), (vec![first, first + 1], (Some(id(first - 1)), Some(id(first + 1)))));
+    wal.truncate_after(Some(id(first))).await.unwrap();
+    append(&wal, first + 1..first + 3).await;
+    drop(wal);
+    assert_eq!(indexes(&open(&dir).unwrap()), (first..first + 3).collect::<Vec<_>>());
+}
+
+#[tokio::test]
 async fn a_torn_tail_is_cut_off_and_does_not_come_back() {
     let dir = TempDir::new().unwrap();
     let wal = open(&dir).unwrap();

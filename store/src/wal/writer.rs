@@ -225,7 +225,7 @@ impl Writer {
     fn release(&mut self, shared: &Shared) {
         let mut index = shared.index.lock();
         let purged = index.purged.map_or(0, |purged| purged.index);
-        let keep = index.keep.unwrap_or(u64::MAX);
+        let keep = index.keep.filter(|_| !planted(Plant::EarlyRelease)).unwrap_or(u64::MAX);
         let is_gone = |(sequence, last): &&(u64, u64)| *last <= purged && *sequence < keep;
         let gone = self.full.iter().take_while(is_gone).count();
         if let Some((_, last)) = self.full[..gone].last() {
