@@ -5,10 +5,10 @@
 mod admission;
 #[cfg(test)]
 mod admission_tests;
-mod belonging;
 mod attic;
 #[cfg(test)]
 mod attic_tests;
+mod belonging;
 mod clock;
 mod config;
 mod ending;
