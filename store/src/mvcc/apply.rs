@@ -94,7 +94,8 @@ impl Mvcc {
 
     pub(super) fn push(&mut self, commit: Commit) {
         self.superseded_bytes += commit.superseded_bytes();
-        let superseded = commit.changes().iter().filter_map(|change| change.prev.as_ref());
+        let undone = commit.changes().iter().filter(|change| change.undoes());
+        let superseded = undone.filter_map(|change| change.prev.as_ref());
         self.superseded_values += superseded.map(|prev| prev.value_len() as u64).sum::<u64>();
         self.history.push_back(commit);
     }
