@@ -1,6 +1,6 @@
 //! The command line: every subcommand, flag and default, in the words of `--help`. It decides nothing.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -43,6 +43,12 @@ pub enum Command {
     Proxy(ProxyArgs),
     /// Run the guard: node DNS, and the fence around at-most-one pods
     Guard(GuardArgs),
+    /// Show objects as they are, or as they were up to five minutes ago
+    Get(GetArgs),
+    /// Show what changed in the last minutes, field by field
+    Diff(DiffArgs),
+    /// Explain what an object waits for, what keeps it from going, or why a write is refused
+    Why(WhyArgs),
     /// Apply a folder of manifests, wait until they run, and show what runs
     Demo(DemoArgs),
     /// Print the version
@@ -54,6 +60,87 @@ pub struct DataArgs {
     /// Where everything is kept
     #[arg(long, env = "GANTRY_DATA_DIR", default_value = crate::datadir::DEFAULT, value_name = "DIR")]
     pub data_dir: PathBuf,
+}
+
+/// Which API server to ask, and about which objects.
+#[derive(Args, Debug, Clone)]
+pub struct AskArgs {
+    /// Who asks which API server [default: KUBECONFIG, or this machine's administrator, or ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The namespace [default: the kubeconfig's]
+    #[arg(short, long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub namespace: String,
+    /// In all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    #[command(flatten)]
+    pub data: DataArgs,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputForm {
+    Table,
+    Wide,
+    Yaml,
+    Json,
+    Name,
+}
+
+/// A time is `-2m`, `-1m30s` (so long ago) or `2026-01-31T12:00:00Z`, to about a second. The store keeps at most five minutes
+/// of history, less under many writes, and each API server knows times since it started.
+#[derive(Args, Debug, Clone)]
+pub struct GetArgs {
+    /// A resource type (pods, po, deployments.apps, …), or TYPE/NAME
+    #[arg(value_name = "TYPE")]
+    pub what: String,
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// As of when [default: now]
+    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    pub at: String,
+    /// Only objects with these labels
+    #[arg(short = 'l', long, value_name = "LABELS", default_value = "", hide_default_value = true)]
+    pub selector: String,
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: OutputForm,
+    #[command(flatten)]
+    pub ask: AskArgs,
+}
+
+/// A time is `-2m`, `-1m30s` (so long ago) or `2026-01-31T12:00:00Z`; see `gantry get --help`.
+#[derive(Args, Debug, Clone)]
+pub struct DiffArgs {
+    /// A resource type [default: all but events and leases]
+    #[arg(value_name = "TYPE")]
+    pub what: Option<String>,
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// From when
+    #[arg(long, value_name = "TIME", default_value = "-2m", allow_hyphen_values = true)]
+    pub since: String,
+    /// To when [default: now]
+    #[arg(long, value_name = "TIME", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    pub until: String,
+    /// Only objects with these labels
+    #[arg(short = 'l', long, value_name = "LABELS", default_value = "", hide_default_value = true)]
+    pub selector: String,
+    #[command(flatten)]
+    pub ask: AskArgs,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct WhyArgs {
+    /// A resource type, or TYPE/NAME
+    #[arg(value_name = "TYPE", required_unless_present = "filename")]
+    pub what: Option<String>,
+    #[arg(value_name = "NAME", conflicts_with = "filename")]
+    pub name: Option<String>,
+    /// A manifest that is refused (`-` reads it from standard input); it is tried without being written
+    #[arg(short, long, value_name = "FILE", conflicts_with = "what")]
+    pub filename: Option<PathBuf>,
+    #[command(flatten)]
+    pub ask: AskArgs,
 }
 
 /// The address plan; the same on every machine of a cluster.

@@ -53,6 +53,9 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Guard(args) => roles::guard::run(args).await,
         Command::Scheduler(args) => roles::standalone::scheduler(args).await,
         Command::Controllers(args) => roles::standalone::controllers(args).await,
+        Command::Get(args) => commands::get(args).await,
+        Command::Diff(args) => commands::diff(args).await,
+        Command::Why(args) => commands::why(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Version => {
             say!("{}", commands::version());

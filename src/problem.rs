@@ -22,7 +22,11 @@ impl std::error::Error for Problem {}
 
 /// The exit code for an error: 2 when the person has to act, 1 for everything else.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.downcast_ref::<Problem>().is_some() { 2 } else { 1 }
+    if error.downcast_ref::<Problem>().is_some() || error.downcast_ref::<gantry_inspect::Misused>().is_some() {
+        2
+    } else {
+        1
+    }
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ fn descriptor(text: &str) -> Result<Rule, String> {
 }
 
 /// A duration such as `1h30m`; nothing for what is none.
-fn nanoseconds(text: &str) -> Option<i128> {
+pub fn nanoseconds(text: &str) -> Option<i128> {
     const UNITS: [(&str, i128); 8] = [
         ("ns", 1),
         ("us", 1_000),

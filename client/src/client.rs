@@ -165,6 +165,26 @@ impl Client {
         response::decode(&self.get_bytes(path).await?)
     }
 
+    /// One request of any kind: what the server warns of, and its answer as it is. Outside 2xx the answer is the error.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Vec<u8>)>,
+        accept: &'static str,
+    ) -> Result<(Vec<String>, Bytes), ApiError> {
+        let work = async {
+            let answer = self.send_as(method, path, body, accept).await?;
+            let warnings = answer.headers().get_all(header::WARNING).iter();
+            let warnings = warnings.filter_map(|value| value.to_str().ok()).map(warning).collect();
+            Ok((warnings, collect(answer).await?))
+        };
+        match tokio::time::timeout(REQUEST_TIMEOUT, work).await {
+            Ok(result) => result,
+            Err(_) => Err(TransportError::TimedOut(REQUEST_TIMEOUT).into()),
+        }
+    }
+
     /// Gets any path, as it is.
     pub async fn get_bytes(&self, path: &str) -> Result<Bytes, ApiError> {
         self.exchange(Method::GET, path, None).await
@@ -218,6 +238,12 @@ impl Client {
         let body = collect(answer).await?;
         Err(response::failure(code, &headers, &body))
     }
+}
+
+/// The text of a header `299 - "text"`.
+fn warning(header: &str) -> String {
+    let text = header.split_once('"').map_or(header, |(_, rest)| rest.strip_suffix('"').unwrap_or(rest));
+    text.replace("\\\"", "\"").replace("\\\\", "\\")
 }
 
 async fn collect(answer: Response<Body>) -> Result<Bytes, ApiError> {

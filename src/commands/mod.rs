@@ -1,8 +1,10 @@
 //! The small commands: status, images, keys. Each prints for people and returns.
 
+mod inspect;
 mod status;
 mod store;
 
+pub use inspect::{diff, get, why};
 pub use status::status;
 pub use store::store;
 

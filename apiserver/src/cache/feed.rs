@@ -4,6 +4,7 @@
 
 use super::object::{EventType, Object};
 use super::resource::{HistoryLimits, Resource};
+use super::timeline::{Timeline, Unknown};
 use crate::kinds::Selectable;
 use crate::quota::frees;
 use gantry_apimachinery::clock::Clock;
@@ -58,6 +59,7 @@ pub struct Group {
     /// The watch does not tell what the store has: its member may be cut off.
     stuck: Notify,
     clock: Arc<dyn Clock>,
+    timeline: parking_lot::Mutex<Timeline>,
     /// Namespaces in which something ended since somebody last asked.
     freed: parking_lot::Mutex<BTreeSet<Box<str>>>,
     freed_now: Notify,
@@ -86,6 +88,7 @@ impl Group {
             wanted: Notify::new(),
             stuck: Notify::new(),
             clock,
+            timeline: parking_lot::Mutex::default(),
             freed: parking_lot::Mutex::default(),
             freed_now: Notify::new(),
         }
@@ -153,6 +156,11 @@ impl Group {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// Which revision the group was at.
+    pub fn revision_at(&self, when: Timestamp) -> Result<u64, Unknown> {
+        self.timeline.lock().at(when, self.now())
     }
 
     /// Whether the first list is in.
@@ -359,6 +367,7 @@ impl Group {
     }
 
     fn publish(&self, revision: u64) {
+        self.timeline.lock().note(self.now(), revision);
         self.applied.fetch_max(revision, Ordering::AcqRel);
         self.reached.send_if_modified(|at| {
             let newer = revision > *at;

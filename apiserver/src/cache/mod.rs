@@ -5,6 +5,7 @@ pub mod feed;
 pub mod object;
 pub mod resource;
 pub mod selector;
+pub mod timeline;
 pub mod watcher;
 
 pub use feed::{Behind, Group};

@@ -5,6 +5,7 @@
 
 use super::call::Call;
 use super::output::Writer;
+use crate::cache::timeline::{self, Unknown};
 use crate::cache::{EventType, Object, Selection};
 use crate::core::store_failure;
 use crate::gantry::allocation;
@@ -84,6 +85,15 @@ pub async fn list(call: &Call<'_>, query: &Query, selection: &Selection, writer:
     let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
     query.number("timeoutSeconds")?;
     let (version, rule) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
+    if let Some(at) = query.get("at") {
+        if query.has("continue") || version.is_some() {
+            return Err(bad_match("at names a time: it goes with neither resourceVersion nor continue"));
+        }
+        let revision = revision_at(call, at)?;
+        let page = from_store(call, selection, Some(revision), "", limit).await;
+        let page = page.map_err(|status| if status.reason == Reason::Expired { expired_at(at).into() } else { status });
+        return answer(call, page?, writer).await;
+    }
     if rule.is_some() && version.is_none() {
         return Err(bad_match("resourceVersionMatch is forbidden unless resourceVersion is provided"));
     }
@@ -126,6 +136,23 @@ pub async fn list(call: &Call<'_>, query: &Query, selection: &Selection, writer:
         }
     };
     answer(call, page, writer).await
+}
+
+/// The revision that the objects were at at a time.
+pub fn revision_at(call: &Call<'_>, at: &str) -> Outcome<u64> {
+    let now = call.served.group.now();
+    let when = timeline::parse(at, now).ok_or_else(|| {
+        Status::bad_request(format!("at: {at:?} is no time: give one as 2026-01-31T12:00:00Z, or how long ago as -2m"))
+    })?;
+    call.served.group.revision_at(when).map_err(|unknown| {
+        Box::new(match unknown {
+            Unknown::Future => Status::bad_request(format!("at: {when} is in the future")),
+            Unknown::Nothing => Status::timeout("this server has not seen the store yet", 1),
+            Unknown::Before(since) => {
+                Status::expired(format!("at: {when} is before {since}, from when on this server knows what there was"))
+            }
+        })
+    })
 }
 
 fn bad_match(text: &str) -> Box<Status> {
@@ -199,6 +226,11 @@ async fn from_store(
         }
         seen = 0;
     }
+}
+
+/// 410 for a time that the store's history does not reach back to.
+pub fn expired_at(at: &str) -> Status {
+    Status::expired(format!("at: {at} is longer ago than the store's history, which is at most five minutes"))
 }
 
 /// 410, with a token that goes on from the same place in the present.

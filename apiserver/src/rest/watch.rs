@@ -38,34 +38,8 @@ pub async fn watch(
     shutdown: CancellationToken,
 ) -> Outcome<Response> {
     let bookmarks = query.flag("allowWatchBookmarks");
-    let version = query.get("resourceVersion");
     let initial_events = initial_events(query, bookmarks)?;
-    let from = match (initial_events, version) {
-        (true, Some(version)) if version != "0" => {
-            await_version(call, version).await?;
-            From::Contents
-        }
-        (true, Some(_)) => From::Contents,
-        (true, None) => {
-            await_now(call).await?;
-            From::Contents
-        }
-        (false, None) if query.has("sendInitialEvents") => {
-            await_now(call).await?;
-            From::Now
-        }
-        (false, None) => {
-            await_now(call).await?;
-            From::Contents
-        }
-        (false, Some("0")) if query.has("sendInitialEvents") => From::Now,
-        (false, Some("0")) => From::Contents,
-        (false, Some(version)) => {
-            let wanted =
-                version.parse().map_err(|_| Status::bad_request(format!("invalid resourceVersion {version:?}")))?;
-            From::After(wanted)
-        }
-    };
+    let from = start(call, query, initial_events).await?;
     let resource = &call.served.resource;
     let dispatch = selection.dispatch(resource.kind.namespaced);
     let subscribed = resource.subscribe(from, dispatch, call.core.config.watch_queue);
@@ -123,6 +97,42 @@ fn timeout_s(asked: Option<i64>, entropy: u64) -> u64 {
         Some(seconds) => seconds.min(MAX_TIMEOUT_S),
         None => MIN_TIMEOUT_S + entropy % MIN_TIMEOUT_S,
     }
+}
+
+/// From where the stream starts.
+async fn start(call: &Call<'_>, query: &Query, initial_events: bool) -> Outcome<From> {
+    if query.has("at") {
+        return Err(
+            Status::bad_request("at names a time to list or get at: a watch goes on from a resourceVersion").into()
+        );
+    }
+    let version = query.get("resourceVersion");
+    Ok(match (initial_events, version) {
+        (true, Some(version)) if version != "0" => {
+            await_version(call, version).await?;
+            From::Contents
+        }
+        (true, Some(_)) => From::Contents,
+        (true, None) => {
+            await_now(call).await?;
+            From::Contents
+        }
+        (false, None) if query.has("sendInitialEvents") => {
+            await_now(call).await?;
+            From::Now
+        }
+        (false, None) => {
+            await_now(call).await?;
+            From::Contents
+        }
+        (false, Some("0")) if query.has("sendInitialEvents") => From::Now,
+        (false, Some("0")) => From::Contents,
+        (false, Some(version)) => {
+            let wanted =
+                version.parse().map_err(|_| Status::bad_request(format!("invalid resourceVersion {version:?}")))?;
+            From::After(wanted)
+        }
+    })
 }
 
 fn initial_events(query: &Query, bookmarks: bool) -> Outcome<bool> {

@@ -1,6 +1,7 @@
 //! Lists: consistency, selectors, pages, versions.
 
-use crate::harness::{Api, CONFIG_MAPS, names, revision};
+use crate::harness::{Api, CONFIG_MAPS, Reply, names, revision};
+use gantry_apimachinery::clock::{Clock, SystemClock};
 use serde_json::json;
 
 #[tokio::test]
@@ -137,4 +138,39 @@ async fn a_page_of_a_named_version_is_of_exactly_that_version() {
     // Without a limit any later version will do.
     let list = api.get(&format!("{CONFIG_MAPS}?resourceVersion={then}")).await.ok();
     assert_eq!(names(&list), ["a", "aa", "b"]);
+}
+
+#[tokio::test]
+async fn a_time_of_the_past_shows_what_there_was() {
+    let api = Api::new().await;
+    api.config_map("a", json!({})).await;
+    let list = |at: String| {
+        let api = api.clone();
+        async move { api.get(&format!("{CONFIG_MAPS}?at={at}")).await }
+    };
+    let seen = |reply: &Reply| reply.code == 200 && names(&reply.body) == ["a"];
+    api.get_until(&format!("{CONFIG_MAPS}?at=-1s"), seen).await;
+    // To the second, and so at least as long after `a` as a second is cut off.
+    let then = SystemClock.now().to_string();
+    api.delete(&format!("{CONFIG_MAPS}/a"), &json!({})).await.ok();
+    let newer = api.config_map("b", json!({})).await;
+    let past = list(then.clone()).await.ok();
+    assert_eq!(names(&past), ["a"]);
+    assert!(revision(&past) < revision(&newer));
+    assert_eq!(names(&api.get(CONFIG_MAPS).await.ok()), ["b"]);
+    let get = |name: &str| format!("{CONFIG_MAPS}/{name}?at={then}");
+    assert_eq!(api.get(&get("a")).await.ok()["metadata"]["name"], "a");
+    assert_eq!(api.get(&get("b")).await.code, 404);
+
+    for (at, code, says) in [
+        ("2020-01-01T00:00:00Z", 410, "this server knows what there was"),
+        ("2999-01-01T00:00:00Z", 400, "in the future"),
+        ("2m", 400, "or how long ago as -2m"),
+        ("-1s&resourceVersion=1", 400, "goes with neither"),
+        ("-1s&watch=true", 400, "a watch goes on from a resourceVersion"),
+    ] {
+        let refused = list(at.into()).await;
+        assert_eq!(refused.code, code, "{at}: {}", refused.text);
+        assert!(refused.failure().contains(says), "{at}: {}", refused.text);
+    }
 }

@@ -1,0 +1,38 @@
+//! What people ask a cluster beyond kubectl: how objects were a while ago, what changed since, and why something waits, does not
+//! go away, or is refused. Everything comes from the API server by the rights of whoever asks.
+//!
+//! Deciding (what a name means, what changed, what holds an object) is pure; `access` is the only part that asks.
+
+mod access;
+mod changes;
+mod compare;
+mod get;
+mod render;
+mod resources;
+mod why;
+
+pub use access::Access;
+pub use changes::{Since, diff};
+pub use get::{Form, Get, get};
+pub use why::{refused, why};
+
+/// Which objects a command is about.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// Empty: the kubeconfig's.
+    pub namespace: String,
+    pub all_namespaces: bool,
+    pub labels: String,
+}
+
+/// What a person typed cannot be done as it is; the text says what to do. The program ends with 2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misused(pub String);
+
+impl std::fmt::Display for Misused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misused {}
