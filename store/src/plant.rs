@@ -41,6 +41,11 @@ pub enum Plant {
     NextEntry,
     /// Log segments go although superseded values are in them.
     EarlyRelease,
+    /// A member whose directory was lost takes part again without asking.
+    LostDirectory,
+    /// Which directories other members have is forgotten when a member ends.
+    #[cfg(test)]
+    ForgetfulWitness,
     /// A member does not see that there is space again.
     #[cfg(test)]
     FullDiskForever,

@@ -1,6 +1,7 @@
 //! Small print of etcd's interface: what its clients are told in corners that few of them look into.
 
 use super::tests::{Lone, op, put, range, refused};
+use crate::group::tests::wait;
 use crate::proto::etcd::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcd::maintenance_client::MaintenanceClient;
 use crate::proto::etcd::request_op::Request as Operation;
@@ -154,5 +155,37 @@ async fn a_member_without_encryption_says_so() {
     let mut cluster = cluster_client::ClusterClient::new(lone.channel());
     let members = cluster.member_list(MemberListRequest::default()).await.unwrap().into_inner().members;
     assert_eq!(members[0].client_ur_ls, [format!("http://{}", lone.address)]);
+    lone.group.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_learner_answers_only_reads_that_may_be_old() {
+    let lone = Lone::open(|_| {}).await;
+    lone.kv().put(put("k", 1)).await.unwrap();
+    let seed = lone.address.clone();
+    let mut place = String::new();
+    let learner = Lone::open(|config| {
+        place = config.members[&1].clone();
+        config.member = 2;
+        config.join = true;
+        config.members = std::collections::BTreeMap::from([(1, seed), (2, place.clone())]);
+    })
+    .await;
+    assert_eq!(lone.group.handle().add_member(&place).await.unwrap(), 2);
+    wait(|| learner.group.applied_revision() == lone.group.applied_revision()).await;
+    wait(|| learner.group.handle().is_learner()).await;
+
+    let mut kv = learner.kv();
+    let old = RangeRequest { serializable: true, ..range("k") };
+    assert_eq!(kv.range(old).await.unwrap().into_inner().kvs.len(), 1);
+    let text = "etcdserver: rpc not supported for learner";
+    refused("a range", kv.range(range("k")).await, Code::Unavailable, text);
+    refused("a put", kv.put(put("k", 1)).await, Code::Unavailable, text);
+    refused("a transaction", kv.txn(TxnRequest::default()).await, Code::Unavailable, text);
+    let all = DeleteRangeRequest { key: "k".into(), ..DeleteRangeRequest::default() };
+    refused("a delete", kv.delete_range(all).await, Code::Unavailable, text);
+    let compact = CompactionRequest { revision: 2, physical: false };
+    refused("a compaction", kv.compact(compact).await, Code::Unavailable, text);
+    learner.group.shutdown().await;
     lone.group.shutdown().await;
 }

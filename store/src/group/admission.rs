@@ -9,6 +9,7 @@
 //! Pure: `greet` asks.
 
 use super::identity::{EMPTY, LATER};
+use crate::plant::{Plant, planted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a member says of itself when it greets another.
@@ -81,6 +82,9 @@ fn beginning(begins: u64) -> &'static str {
 
 /// What follows for `me` from the answers so far; `kept`: only those count that keep its incarnation.
 pub fn judge(me: &Newcomer, answers: &BTreeMap<u64, Welcome>, kept: bool) -> Verdict {
+    if planted(Plant::LostDirectory) {
+        return Verdict::TakesPart;
+    }
     for (witness, answer) in answers {
         let witness = *witness;
         if answer.kept != 0 && answer.kept != me.incarnation {
@@ -109,6 +113,12 @@ pub fn judge(me: &Newcomer, answers: &BTreeMap<u64, Welcome>, kept: bool) -> Ver
         0 => Verdict::TakesPart,
         lacking => Verdict::Waits { silent, lacking },
     }
+}
+
+/// What follows for `me`, which takes no part, from being greeted by a member that it may not know.
+pub fn hear(me: &Newcomer, witness: u64, greeting: &Greeting) -> Option<Refusal> {
+    let kept = greeting.known.get(&me.member).copied().unwrap_or(0);
+    (kept != 0 && kept != me.incarnation).then_some(Refusal::TookPart { member: me.member, witness })
 }
 
 pub fn newest(answers: &BTreeMap<u64, Welcome>) -> Option<&Welcome> {
@@ -204,6 +214,16 @@ mod tests {
         let took_part = Welcome { kept: 8, ..member(&[1, 2, 3, 4]) };
         let refused = Verdict::Refused(Refusal::TookPart { member: 4, witness: 1 });
         assert_eq!(verdict(&me, &[(1, took_part)]), refused);
+    }
+
+    #[test]
+    fn who_is_greeted_by_a_member_that_knows_its_lost_directory_is_refused() {
+        let greeting =
+            |known: &[(u64, u64)]| Greeting { known: known.iter().copied().collect(), ..Greeting::default() };
+        assert_eq!(hear(&me(), 5, &greeting(&[(2, 8)])), Some(Refusal::TookPart { member: 2, witness: 5 }));
+        for known in [&[][..], &[(2, ME)], &[(2, 0)], &[(3, 8)]] {
+            assert_eq!(hear(&me(), 5, &greeting(known)), None, "{known:?}");
+        }
     }
 
     #[test]

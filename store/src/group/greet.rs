@@ -1,14 +1,13 @@
 //! Asks the other members whether this one may take part, until that is certain, and tells them which directory it has; and
 //! answers when they ask. What follows from the answers is `admission`'s decision.
 
-use super::admission::{Greeting, Newcomer, Refusal, Verdict, Welcome, judge, newest};
-use super::identity::{IdentityError, Owner};
+use super::admission::{Greeting, Newcomer, Refusal, Verdict, Welcome, hear, judge, newest};
+use super::identity::{IdentityError, Owner, Record};
 use super::kept::Kept;
 use super::{GroupConfig, Handle};
 use crate::offload::offload;
 use openraft::impls::BasicNode;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Between two greetings while this member waits.
 const EVERY: Duration = Duration::from_millis(200);
-/// And when it takes part: members that were added, or were away, are to hear of it.
+/// And when it takes part: members that were added, were away, or lost their directory are to hear of it. The last may know none of
+/// those that the group has now.
 const AFTERWARDS: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// What it waits for is said after this long, and then as often as [`TOLD_EVERY`].
@@ -28,7 +28,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Where a member stands in this.
 pub struct Part {
     pub me: Newcomer,
-    dir: PathBuf,
+    record: Record,
     /// Shared with whoever checks other members' messages.
     takes: Arc<AtomicBool>,
     kept: Kept,
@@ -36,7 +36,7 @@ pub struct Part {
 }
 
 impl Part {
-    pub fn new(config: &GroupConfig, owner: &Owner, kept: Kept, takes: Arc<AtomicBool>) -> Self {
+    pub fn new(config: &GroupConfig, (owner, record): (&Owner, Record), kept: Kept, takes: Arc<AtomicBool>) -> Self {
         takes.store(owner.takes_part, Ordering::Release);
         let me = Newcomer {
             member: config.member,
@@ -45,7 +45,7 @@ impl Part {
             joins: config.join,
             founders: config.members.keys().copied().collect(),
         };
-        Self { me, dir: config.dir.clone(), takes, kept, refused: watch::Sender::new(None) }
+        Self { me, record, takes, kept, refused: watch::Sender::new(None) }
     }
 
     pub fn takes(&self) -> bool {
@@ -63,10 +63,7 @@ impl Part {
         if self.takes() {
             return Ok(());
         }
-        let dir = self.dir.clone();
-        let written = offload(move || Owner::change(&dir, |owner| owner.takes_part = true)).await;
-        written
-            .map_err(|error| IdentityError::Io { path: self.dir.clone(), source: std::io::Error::other(error) })??;
+        self.record.takes_part().await?;
         self.takes.store(true, Ordering::Release);
         Ok(())
     }
@@ -93,6 +90,11 @@ impl Handle {
     /// Answers another member's greeting, and keeps its incarnation if that is asked and it is the first one.
     pub async fn welcome(&self, from: u64, greeting: Greeting) -> std::io::Result<Welcome> {
         let part = self.part.clone();
+        if !part.takes()
+            && let Some(refusal) = hear(&part.me, from, &greeting)
+        {
+            part.refuse(refusal);
+        }
         let known = self.note(&greeting.known, greeting.keep.then_some((from, greeting.incarnation))).await?;
         let metrics = self.metrics();
         let membership = metrics.membership_config;
@@ -200,8 +202,8 @@ pub struct Told {
     next: Option<Instant>,
 }
 
-/// Asks until this member may take part, and begins. Then it goes on to greet those that did not answer yet, so that
-/// everybody keeps everybody's incarnation.
+/// Asks until this member may take part, and begins. Then it goes on to greet everybody, so that all keep everybody's
+/// incarnation.
 pub async fn run(handle: Handle, nodes: BTreeMap<u64, BasicNode>, cancel: CancellationToken) {
     let mut told = Told::default();
     while !handle.part.takes() {
@@ -229,27 +231,19 @@ pub async fn run(handle: Handle, nodes: BTreeMap<u64, BasicNode>, cancel: Cancel
             () = tokio::time::sleep(EVERY) => {}
         }
     }
-    let mut met = BTreeSet::new();
-    let mut told = Told::default();
+    let (mut told, mut doubled) = (Told::default(), Told::default());
     loop {
-        let strangers: BTreeSet<u64> = handle.everybody().difference(&met).copied().collect();
+        let everybody = handle.everybody();
         let answers = tokio::select! {
             biased;
             () = cancel.cancelled() => return,
-            answers = handle.greet(&strangers, true) => answers,
+            answers = handle.greet(&everybody, true) => answers,
         };
         for (id, answer) in &answers {
             if answer.kept != 0 && answer.kept != handle.part.me.incarnation {
-                let (member, group) = (handle.member, &*handle.group);
-                tracing::error!(
-                    group,
-                    member,
-                    "member {id} remembers another directory of this member: only one may run"
-                );
-            }
-            // One that does not take part yet has no incarnation to keep.
-            if answer.incarnation != 0 {
-                met.insert(*id);
+                handle.tell(&mut doubled, || {
+                    format!("member {id} remembers another directory of this member: only one may run")
+                });
             }
         }
         let member = handle.member;
@@ -257,7 +251,6 @@ pub async fn run(handle: Handle, nodes: BTreeMap<u64, BasicNode>, cancel: Cancel
             && handle.members().is_empty()
             && newest(&answers).is_some_and(|answer| !answer.members.contains_key(&member))
         {
-            met.clear();
             handle.tell(&mut told, || {
                 format!(
                     "the group has no member {member}: add it (etcdctl member add) and start it with the number that you are told"

@@ -1,6 +1,8 @@
 //! What a member stands on: a disk, and ways to the others. In a simulation they are not the machine's. It decides nothing.
 
-use super::Group;
+use super::identity::{self, IdentityError, Owner, Record};
+use super::kept::Kept;
+use super::{Group, GroupConfig};
 use crate::disk::{DiskRef, RealDisk};
 use crate::peer::Peers;
 use crate::wal::{OpenError, Wal, WalConfig};
@@ -43,6 +45,15 @@ impl Ground {
     #[cfg(not(test))]
     pub fn simulated(&self) -> bool {
         false
+    }
+
+    /// Whose data there is, where that stands, and which other members' directories it knows.
+    pub async fn identity(&self, config: &GroupConfig) -> Result<(Owner, Record, Kept), IdentityError> {
+        #[cfg(test)]
+        if let Some(place) = &self.simulation {
+            return Ok(place.papers.open());
+        }
+        Ok((identity::check(config).await?, Record::Dir(config.dir.clone()), Kept::read(&config.dir)?))
     }
 
     /// Gives the way to the others, if it is not the machine's network.

@@ -2,6 +2,7 @@
 //! anything else is opened, so that a member that is started with what is not its own changes nothing.
 
 use super::GroupConfig;
+use crate::offload::offload;
 use crate::peer::{self, StoreTls};
 use crate::proto::etcd::StatusRequest;
 use crate::proto::etcd::maintenance_client::MaintenanceClient;
@@ -122,11 +123,6 @@ impl Owner {
         Self { group: group.to_owned(), member, cluster: 0, incarnation: random(), begins, takes_part: false }
     }
 
-    /// A simulation has no directories, and loses none.
-    pub fn simulated(group: &str, member: u64) -> Self {
-        Self { group: group.to_owned(), member, cluster: 0, incarnation: 0, begins: EMPTY, takes_part: true }
-    }
-
     /// Durable when it returns. Blocks.
     pub fn write(&self, dir: &Path) -> Result<(), IdentityError> {
         write_file(dir, FILE, &self.text()).map_err(|source| IdentityError::Io { path: dir.join(FILE), source })
@@ -140,6 +136,30 @@ impl Owner {
         let mut changed = owner.clone();
         change(&mut changed);
         if changed == owner { Ok(()) } else { changed.write(dir) }
+    }
+}
+
+/// Where it stands whose data this is: a directory, or what simulates one.
+pub enum Record {
+    Dir(PathBuf),
+    #[cfg(test)]
+    Simulated(std::sync::Arc<Mutex<Owner>>),
+}
+
+impl Record {
+    /// The member takes part, also after a restart.
+    pub async fn takes_part(&self) -> Result<(), IdentityError> {
+        let dir = match self {
+            Self::Dir(dir) => dir.clone(),
+            #[cfg(test)]
+            Self::Simulated(owner) => {
+                owner.lock().takes_part = true;
+                return Ok(());
+            }
+        };
+        let at = dir.clone();
+        let written = offload(move || Owner::change(&dir, |owner| owner.takes_part = true)).await;
+        written.map_err(|error| IdentityError::Io { path: at, source: io::Error::other(error) })?
     }
 }
 

@@ -6,14 +6,15 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const FILE: &str = "members";
 const FIRST_LINE: &str = "gantry store members' incarnations, format 1";
 
 pub struct Kept {
-    /// `None`: a simulation has no directories.
+    /// `None`: whoever simulates the directory holds `of` too.
     dir: Option<PathBuf>,
-    of: Mutex<BTreeMap<u64, u64>>,
+    of: Arc<Mutex<BTreeMap<u64, u64>>>,
 }
 
 impl Kept {
@@ -24,11 +25,12 @@ impl Kept {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(source) => return Err(IdentityError::Io { path, source }),
         };
-        Ok(Self { dir: Some(dir.to_owned()), of: Mutex::new(of) })
+        Ok(Self { dir: Some(dir.to_owned()), of: Arc::new(Mutex::new(of)) })
     }
 
-    pub fn nowhere() -> Self {
-        Self { dir: None, of: Mutex::default() }
+    #[cfg(test)]
+    pub fn simulated(of: Arc<Mutex<BTreeMap<u64, u64>>>) -> Self {
+        Self { dir: None, of }
     }
 
     pub fn all(&self) -> BTreeMap<u64, u64> {

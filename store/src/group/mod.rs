@@ -32,7 +32,7 @@ mod room;
 #[cfg(test)]
 mod room_tests;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod upkeep;
 #[cfg(test)]
 mod upkeep_tests;
@@ -54,6 +54,9 @@ use crate::raft::types::TypeConfig;
 use crate::wal::{OpenError, REBUILD, Wal, WalConfig};
 use clock::StoreClock;
 use greet::Part;
+#[cfg(not(test))]
+use identity::Record;
+#[cfg(not(test))]
 use kept::Kept;
 use lessor::Lessor;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -71,7 +74,11 @@ pub use attic::Attic;
 pub use config::GroupConfig;
 pub use ending::Ended;
 pub use ground::Ground;
+#[cfg(test)]
+pub use identity::{EMPTY, LATER, Record};
 pub use identity::{IdentityError, Owner};
+#[cfg(test)]
+pub use kept::Kept;
 pub use lessor::Standing;
 pub use members::{ChangeError, Member};
 pub use metrics::{Reading, metrics_text};
@@ -219,13 +226,9 @@ impl Group {
 
     async fn open_here(mut config: GroupConfig, ground: Ground) -> Result<Self, GroupError> {
         config.validate(ground.simulated())?;
-        let (owner, kept) = if ground.simulated() {
-            (Owner::simulated(&config.name, config.member), Kept::nowhere())
-        } else {
-            (identity::check(&config).await?, Kept::read(&config.dir)?)
-        };
+        let whose = ground.identity(&config).await?;
         let single = config.members.len() == 1 && !config.join;
-        let handle = start_raft(&config, &ground, (owner, kept)).await?;
+        let handle = start_raft(&config, &ground, whose).await?;
         let cancel = CancellationToken::new();
         let proposer = propose::Proposer::start(handle.clone(), cancel.clone());
         let reader = read::Reader::start(handle.clone(), cancel.clone());
@@ -239,7 +242,7 @@ impl Group {
         tokio::spawn(upkeep::revoke_expired(handle.clone(), proposer.clone(), cancel.clone()));
         let group = Self { handle, proposer, reader, stop: Arc::new(cancel.clone().drop_guard()) };
         ground.serve(&group);
-        let (meets, met) = (config.listener.is_some(), cancel.clone());
+        let (meets, met) = (config.listener.is_some() || ground.simulated(), cancel.clone());
         if let Some(listener) = config.listener.take() {
             group.serve(listener, config.tls.as_ref(), cancel)?;
         }
@@ -388,7 +391,11 @@ impl Group {
     }
 }
 
-async fn start_raft(config: &GroupConfig, ground: &Ground, (owner, kept): (Owner, Kept)) -> Result<Handle, GroupError> {
+async fn start_raft(
+    config: &GroupConfig,
+    ground: &Ground,
+    (owner, record, kept): (Owner, Record, Kept),
+) -> Result<Handle, GroupError> {
     let dir = config.dir.clone();
     let counts = Arc::new(Counts::default());
     let wal_config = WalConfig {
@@ -419,7 +426,7 @@ async fn start_raft(config: &GroupConfig, ground: &Ground, (owner, kept): (Owner
     let roster = Roster::new(&config.members);
     let machine = Machine::new(hub.clone(), snapshots.clone(), roster.clone(), counts.clone(), config.attic.warm.least);
     let peers = ground.reach(Peers::new(&config.name, config.member, hub.clone(), config.tls.as_ref(), roster));
-    let part = Arc::new(Part::new(config, &owner, kept, peers.takes_part.clone()));
+    let part = Arc::new(Part::new(config, (&owner, record), kept, peers.takes_part.clone()));
     for (_, address) in config.members.iter().filter(|(id, _)| **id != config.member && !ground.simulated()) {
         crate::peer::channel(address, config.tls.as_ref())?;
     }

@@ -13,7 +13,7 @@ pub const FEWEST: usize = 3;
 pub const MOST: usize = 5;
 
 /// Asks whoever leads, until it is done. `None`: it was refused, or its fate is not known. Sometimes the leader dies over it.
-async fn ask<T>(world: &World, change: impl AsyncFn(&Handle) -> Result<T, ChangeError>) -> Option<T> {
+pub async fn ask<T>(world: &World, change: impl AsyncFn(&Handle) -> Result<T, ChangeError>) -> Option<T> {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         if let Some(leader) = world.leader()
@@ -102,6 +102,11 @@ pub async fn settle(world: &World) {
     }
     let members = leader.handle().members();
     for member in &members {
+        if world.is_refused(member.id) {
+            // One whose removal did not come to an end is removed again.
+            let _ = leader.handle().remove_member(member.id).await;
+            continue;
+        }
         world.admit(member.id).await;
         if member.learner {
             // One that is behind is asked again.

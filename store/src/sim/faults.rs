@@ -3,7 +3,7 @@
 use super::clients::Client;
 use super::network::Weather;
 use super::world::{Death, Finding, World};
-use super::{changes, dice, with};
+use super::{changes, dice, loss, with};
 use crate::api::{Op, RangeRequest, Store, StoreError, Txn};
 use crate::group::Group;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-async fn pause(from_ms: u64, to_ms: u64) {
+pub async fn pause(from_ms: u64, to_ms: u64) {
     tokio::time::sleep(Duration::from_millis(dice::between(from_ms, to_ms))).await;
 }
 
@@ -21,7 +21,7 @@ pub async fn run(world: &Arc<World>) {
         pause(100, 1_500).await;
         world.sample();
         let member = world.some_member();
-        match dice::below(140) {
+        match dice::below(150) {
             0..12 => revive(world, member, Death::Process).await,
             12..22 => revive(world, member, Death::Power).await,
             22..34 => {
@@ -74,6 +74,7 @@ pub async fn run(world: &Arc<World>) {
             112..120 => changes::replace(world, member).await,
             120..130 => fill(world, member).await,
             130..140 => changes::move_lead(world).await,
+            140..150 => loss::lose(world, member).await,
             _ => {
                 snapshot(world, member).await;
                 // What is wrong with it shows only in who goes on from it.
@@ -176,7 +177,7 @@ async fn go_on_without(world: &Arc<World>, full: u64) {
 
 /// A member that takes writes while `full` does not. Nobody, if two decide, as after a removal whose fate was not known: it
 /// takes both of them. Members may know different configurations; all have to allow it.
-fn who_goes_on(configurations: &[BTreeSet<u64>], full: u64) -> Option<u64> {
+pub fn who_goes_on(configurations: &[BTreeSet<u64>], full: u64) -> Option<u64> {
     // One that was just added knows none.
     let mut known = configurations.iter().filter(|voters| !voters.is_empty());
     if known.clone().any(|voters| voters.contains(&full) && voters.len() < 3) {

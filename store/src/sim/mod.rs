@@ -8,6 +8,7 @@ mod clients;
 mod dice;
 mod disk;
 mod faults;
+mod loss;
 mod network;
 mod place;
 mod rest;
@@ -50,6 +51,8 @@ struct Context {
     leased: BTreeMap<String, u64>,
     /// How often a log was out of space.
     full_disks: usize,
+    /// How often a member lost its directory.
+    lost: usize,
 }
 
 thread_local! {

@@ -70,6 +70,7 @@ fn seeds_find_nothing() {
         assert!(sum.full_disks > 0, "no log was out of space: the faults are too mild");
         assert!(sum.expired > 0, "no key went because its lease ran out: clients keep all of them alive");
         assert!(sum.put_away > 0, "no superseded value went to the log");
+        assert!(sum.lost > 0, "no member lost its directory: the faults are too mild");
         assert!(sum.members > 0, "no member was added: the faults are too mild");
     }
 }
@@ -108,6 +109,8 @@ fn planted_bugs_are_found() {
         Plant::FullDiskForever,
         Plant::NextEntry,
         Plant::EarlyRelease,
+        Plant::LostDirectory,
+        Plant::ForgetfulWitness,
     ];
     let mut missed = Vec::new();
     for plant in all {

@@ -4,7 +4,7 @@
 use super::clients::{self, Client};
 use super::disk::SimDisk;
 use super::network::Network;
-use super::place::Place;
+use super::place::{Papers, Place};
 use super::{CONTEXT, Context, Snapshots, dice, faults, rest, with};
 use crate::api::StoreError;
 use crate::disk::DiskRef;
@@ -70,6 +70,8 @@ pub struct Calm {
     pub expired: usize,
     /// How many members were added.
     pub members: usize,
+    /// How often a member lost its directory.
+    pub lost: usize,
     /// How many superseded values went to the log.
     pub put_away: u64,
 }
@@ -85,6 +87,7 @@ impl Calm {
         self.full_disks += other.full_disks;
         self.expired += other.expired;
         self.members += other.members;
+        self.lost += other.lost;
         self.put_away += other.put_away;
     }
 }
@@ -96,14 +99,30 @@ pub enum Death {
     Power,
 }
 
-#[derive(Default)]
 struct Member {
     /// It was added to a group that existed.
     joins: bool,
     disk: SimDisk,
+    papers: Papers,
+    /// Its directory is lost and nothing else may take its place: it is not started any more.
+    refused: bool,
     incarnation: u64,
     running: Option<(Group, CancellationToken)>,
     stall_ms: Arc<AtomicU64>,
+}
+
+impl Member {
+    fn new(id: u64, joins: bool) -> Self {
+        Self {
+            joins,
+            disk: SimDisk::default(),
+            papers: Papers::new(id, joins),
+            refused: false,
+            incarnation: 0,
+            running: None,
+            stall_ms: Arc::default(),
+        }
+    }
 }
 
 pub struct World {
@@ -132,6 +151,7 @@ pub fn run(seed: u64, plant: Option<Plant>) -> Result<Calm, Finding> {
         trace: context.trace,
         snapshots: context.snapshots,
         full_disks: context.full_disks,
+        lost: context.lost,
         ..calm
     })
 }
@@ -146,8 +166,18 @@ pub fn stage<T>(seed: u64, plant: Option<Plant>, scene: impl Future<Output = T>)
             let started = tokio::time::Instant::now();
             let (dice, snapshots) = (dice::mix(seed), Snapshots::default());
             let (panics, leased) = (Vec::new(), BTreeMap::new());
-            let context =
-                Context { dice, plant, started, trace: 0, moments: 0, panics, snapshots, leased, full_disks: 0 };
+            let context = Context {
+                dice,
+                plant,
+                started,
+                trace: 0,
+                moments: 0,
+                panics,
+                snapshots,
+                leased,
+                full_disks: 0,
+                lost: 0,
+            };
             CONTEXT.with(|slot| *slot.borrow_mut() = Some(context));
             scene.await
         })
@@ -189,7 +219,7 @@ impl World {
             segment_bytes,
             network: Network::default(),
             history: Mutex::default(),
-            members: Mutex::new(FOUNDERS.map(|id| (id, Member::default())).collect()),
+            members: Mutex::new(FOUNDERS.map(|id| (id, Member::new(id, false))).collect()),
             numbers: Mutex::new(FOUNDERS.collect()),
             hashes: Mutex::default(),
             found: Mutex::default(),
@@ -267,7 +297,7 @@ impl World {
         if !self.numbers.lock().insert(id) && !self.members.lock().contains_key(&id) {
             self.find(Finding::NumberTwice(id));
         }
-        self.members.lock().entry(id).or_insert_with(|| Member { joins: true, ..Member::default() });
+        self.members.lock().entry(id).or_insert_with(|| Member::new(id, true));
         self.start(id).await;
     }
 
@@ -275,6 +305,28 @@ impl World {
     pub fn dismiss(&self, id: u64) {
         self.kill(id, Death::Process);
         self.members.lock().remove(&id);
+    }
+
+    /// All that a member had is gone for good; it is not running then.
+    pub fn lose(&self, id: u64) {
+        self.kill(id, Death::Power);
+        if let Some(member) = self.members.lock().get_mut(&id) {
+            member.disk = SimDisk::default();
+            member.papers = Papers::new(id, member.joins);
+            with(|context| context.lost += 1);
+        }
+    }
+
+    /// A member must not take part with what it has, so that nobody starts it again.
+    pub fn refuse(&self, id: u64) {
+        self.kill(id, Death::Process);
+        if let Some(member) = self.members.lock().get_mut(&id) {
+            member.refused = true;
+        }
+    }
+
+    pub fn is_refused(&self, id: u64) -> bool {
+        self.members.lock().get(&id).is_some_and(|member| member.refused)
     }
 
     /// By those who run.
@@ -329,12 +381,18 @@ impl World {
             } else {
                 FOUNDERS.collect()
             };
-            let Some(member) = members.get_mut(&id).filter(|member| member.running.is_none()) else { return };
+            let may = |member: &&mut Member| member.running.is_none() && !member.refused;
+            let Some(member) = members.get_mut(&id).filter(may) else { return };
             member.incarnation += 1;
             let incarnation = member.incarnation;
             self.network.start(id, incarnation);
-            let place =
-                Place { network: self.network.clone(), member: id, incarnation, stall_ms: member.stall_ms.clone() };
+            let place = Place {
+                papers: member.papers.clone(),
+                network: self.network.clone(),
+                member: id,
+                incarnation,
+                stall_ms: member.stall_ms.clone(),
+            };
             let disk: DiskRef = member.disk.mount();
             let wal = WalConfig {
                 segment_bytes: self.segment_bytes,
