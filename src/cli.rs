@@ -507,6 +507,9 @@ pub struct ApiserverArgs {
     /// The address that `kubernetes.default` leads to [default: the source address of the default route]
     #[arg(long, value_name = "IP")]
     pub advertise_ip: Option<IpAddr>,
+    /// How many requests run at once, as seats that priority levels share [default: 100 for each CPU, 600 at most]
+    #[arg(long, value_name = "SEATS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub max_requests_inflight: Option<u32>,
     #[command(flatten)]
     pub network: NetworkArgs,
 }

@@ -5,6 +5,7 @@ use crate::auth::UserInfo;
 use crate::auth::rbac::defaults::{self, DefaultObject};
 use crate::auth::rbac::reconcile::{Step, reconciled};
 use crate::core::{Core, store_failure};
+use crate::fairness;
 use crate::http::Outcome;
 use crate::kinds::network::Cidr;
 use crate::rest::call::{Call, FieldValidation, WriteOptions};
@@ -32,7 +33,10 @@ pub async fn run(core: &Core) -> Outcome<()> {
     for name in NAMESPACES {
         at.ensure(&NAMESPACE, "", name, json!({"metadata": {"name": name}})).await?;
     }
+    fairness::keep::ensure(&at, true).await?;
+    // Waits until all of it is in the cache.
     at.roles().await?;
+    core.fairness.settle();
     for class in priority_classes() {
         let name = class["metadata"]["name"].as_str().unwrap_or("").to_owned();
         at.ensure(&PRIORITY_CLASS, "", &name, class).await?;

@@ -30,6 +30,8 @@ pub struct Config {
     pub token_public_key: String,
     /// `None`: logs and exec are refused.
     pub kubelet: Option<KubeletClientPem>,
+    /// How much is done at once: the seats of all priority levels together, at least one.
+    pub seats: usize,
     pub history: HistoryLimits,
     /// Events that may wait for one watcher before it is cut off.
     pub watch_queue: usize,
@@ -51,6 +53,7 @@ impl Default for Config {
             token_private_key: String::new(),
             token_public_key: String::new(),
             kubelet: None,
+            seats: 600,
             history: HistoryLimits { age_ms: 5 * 60 * 1000, bytes: 64 << 20 },
             watch_queue: 1_024,
             bookmark_every_s: 60,

@@ -2,6 +2,7 @@
 //! labels of its own; measures nothing itself.
 
 use crate::core::Core;
+use crate::fairness;
 use gantry_store::metrics_text;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -29,11 +30,6 @@ struct ResourceLabels {
     resource: String,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct LevelLabels {
-    priority_level: String,
-}
-
 fn seconds() -> Histogram {
     Histogram::new([
         0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
@@ -44,11 +40,8 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
-    pub rejected: Counter,
     objects: Family<ResourceLabels, Gauge>,
     watchers: Family<ResourceLabels, Gauge>,
-    executing: Family<LevelLabels, Gauge>,
-    waiting: Family<LevelLabels, Gauge>,
 }
 
 impl Metrics {
@@ -57,11 +50,8 @@ impl Metrics {
             registry: Registry::default(),
             requests: Family::default(),
             durations: Family::new_with_constructor(seconds),
-            rejected: Counter::default(),
             objects: Family::default(),
             watchers: Family::default(),
-            executing: Family::default(),
-            waiting: Family::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("apiserver_request", "Requests by verb, resource and code", metrics.requests.clone());
@@ -70,15 +60,8 @@ impl Metrics {
             "Time to the response's head",
             metrics.durations.clone(),
         );
-        registry.register("apiserver_flowcontrol_rejected_requests", "Requests turned away", metrics.rejected.clone());
         registry.register("apiserver_storage_objects", "Objects in the cache", metrics.objects.clone());
         registry.register("apiserver_longrunning_requests", "Open watches", metrics.watchers.clone());
-        registry.register("apiserver_flowcontrol_current_executing_requests", "Seats taken", metrics.executing.clone());
-        registry.register(
-            "apiserver_flowcontrol_current_inqueue_requests",
-            "Requests waiting for a seat",
-            metrics.waiting.clone(),
-        );
         metrics
     }
 
@@ -98,13 +81,9 @@ impl Metrics {
             self.objects.get_or_create(&labels).set(count(served.resource.len()));
             self.watchers.get_or_create(&labels).set(count(served.resource.watcher_count()));
         }
-        for (level, executing, waiting) in core.fairness.load() {
-            let labels = LevelLabels { priority_level: level.as_str().to_owned() };
-            self.executing.get_or_create(&labels).set(i64::try_from(executing).unwrap_or(i64::MAX));
-            self.waiting.get_or_create(&labels).set(i64::try_from(waiting).unwrap_or(i64::MAX));
-        }
         let members: Vec<_> = core.groups.iter().filter_map(|group| group.store.reading()).collect();
         let mut text = metrics_text(&members);
+        text.push_str(&fairness::metrics(&core.fairness));
         // Writing into a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text

@@ -7,7 +7,7 @@ use crate::auth::authz::{Attributes, Decision, forbidden};
 use crate::auth::impersonation;
 use crate::core::Core;
 use crate::endpoints;
-use crate::fairness;
+use crate::fairness::{Asked, Flow, Rejected, Seat, Work, until_sent, width};
 use crate::http::body::{JSON, full, read, respond};
 use crate::http::gzip;
 use crate::http::negotiate::{self, Encoding};
@@ -52,7 +52,7 @@ pub async fn handle(core: &Core, connection: Option<&UserInfo>, lifetime: &Lifet
     let encoding = negotiate::output(request.headers()).unwrap_or_default().encoding;
     let compresses =
         request.method() == Method::GET && !long_running(&target, &query) && gzip::accepted(request.headers());
-    let outcome = gates(core, connection, lifetime, query, target, request).await;
+    let outcome = gates(core, connection, lifetime, query, target, request, encoding).await;
     let mut response = outcome.unwrap_or_else(|status| failure_in(encoding, &status));
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {
@@ -88,33 +88,69 @@ async fn gates(
     query: Query,
     target: Target,
     request: Request,
+    encoding: Encoding,
 ) -> Outcome<Response> {
     let caller = authenticate(core, request.headers(), connection).await?;
     let allow = |user: &UserInfo, what: &Attributes<'_>| core.authorizer.authorize(core, user, what);
     let user = impersonation::effective(request.headers(), caller, allow)?;
-    authorise(core, &user, &query, &target, request.method())?;
-    let (group, resource, namespace, path) = match &target {
-        Target::Resource { path, .. } => (path.group.as_str(), path.resource.as_str(), path.namespace.as_str(), None),
-        Target::NonResource { path } => ("", "", "", Some(path.as_str())),
+    // As the list will read it, so that nothing is allowed for another selection than the one that is answered.
+    let selector = query.get("fieldSelector").and_then(|text| FieldSelector::parse(text).ok()).unwrap_or_default();
+    let method = match &target {
+        Target::NonResource { .. } if request.method() == Method::HEAD => "get".to_owned(),
+        Target::NonResource { .. } => request.method().as_str().to_lowercase(),
+        Target::Resource { .. } => String::new(),
     };
-    // Before the queue: a client that sends slowly holds nobody's seat.
-    let request = with_whole_body(&target, request).await?;
-    let flow = fairness::Request { user: &user, group, resource, namespace, path };
-    // Held until the response's head is ready: a watch keeps its seat only while it starts.
-    let _seat = core.fairness.enter(&flow).await.map_err(|rejected| {
-        core.metrics.rejected.inc();
-        Status::too_many_requests(rejected.retry_after_s)
-    })?;
-    let lasts = long_running(&target, &query);
+    let what = match &target {
+        Target::NonResource { path } => Attributes { verb: &method, path: Some(path), ..Attributes::default() },
+        Target::Resource { verb, path } => attributes(verb.map_or("", Verb::as_str), path, &selector),
+    };
+    let flow = (!passes_by(&target)).then(|| core.fairness.classify(&user, &what));
+    let outcome = async {
+        authorise(core, &user, &target, &what)?;
+        // Before the queue: a client that sends slowly holds nobody's seat.
+        let request = with_whole_body(&target, request).await?;
+        // Held until the response's head is ready: a watch keeps its seat only while it starts.
+        let seat = match &flow {
+            Some(flow) => {
+                let work = width::of(core, &target, &what, &query);
+                let (verb, now) = (target.verb(), core.clock.now());
+                let asked = Asked { user: &user.username, method: request.method(), uri: request.uri(), verb, now };
+                Some(seat(core, flow, work, asked).await?)
+            }
+            None => None,
+        };
+        let identified = Identified { core, user: &user, query, lifetime };
+        let response = answer(identified, &target, request).await?;
+        Ok(match seat.filter(|_| target.verb() == Some(Verb::List)) {
+            Some(seat) => until_sent(seat, response),
+            None => response,
+        })
+    };
+    let outcome: Outcome<Response> = outcome.await;
+    let Some(flow) = flow else { return outcome };
+    // A refusal names its flow too.
+    let mut response = outcome.unwrap_or_else(|status| failure_in(encoding, &status));
+    flow.name_in(response.headers_mut());
+    Ok(response)
+}
+
+/// Waits for a request's turn.
+async fn seat(core: &Core, flow: &Flow, work: Work, asked: Asked<'_>) -> Outcome<Seat> {
+    let turned_away = |rejected: Rejected| Status::too_many_requests(rejected.retry_after_s).into();
+    core.fairness.enter(flow, work, asked).await.map_err(turned_away)
+}
+
+async fn answer(identified: Identified<'_>, target: &Target, request: Request) -> Outcome<Response> {
+    let lasts = long_running(target, &identified.query);
     let answer = async {
         match target {
             Target::NonResource { path } => {
-                endpoints::serve(core, request.method(), &path, &query, request.headers()).await
+                let Identified { core, query, .. } = &identified;
+                endpoints::serve(core, request.method(), path, query, request.headers()).await
             }
             Target::Resource { verb, path } => {
                 let verb = verb.ok_or_else(Status::method_not_allowed)?;
-                let identified = Identified { core, user: &user, query, lifetime };
-                route::resource(&identified, verb, &path, request).await
+                route::resource(&identified, verb, path, request).await
             }
         }
     };
@@ -129,6 +165,12 @@ async fn gates(
 fn long_running(target: &Target, query: &Query) -> bool {
     let Target::Resource { verb, path } = target else { return false };
     *verb == Some(Verb::Watch) || tunnels(path) || (path.subresource == "log" && query.flag("follow"))
+}
+
+/// As in Kubernetes: what a machine or a container answers is neither queued nor counted, except that a watch is while it begins.
+fn passes_by(target: &Target) -> bool {
+    let Target::Resource { path, .. } = target else { return false };
+    tunnels(path) || ["log", "proxy"].contains(&path.subresource.as_str())
 }
 
 fn tunnels(path: &ResourcePath) -> bool {
@@ -147,18 +189,11 @@ async fn with_whole_body(target: &Target, request: Request) -> Outcome<Request> 
     Ok(Request::from_parts(parts, full(body)))
 }
 
-fn authorise(core: &Core, user: &UserInfo, query: &Query, target: &Target, method: &Method) -> Outcome<()> {
-    // As the list will read it, so that nothing is allowed for another selection than the one that is answered.
-    let selector = query.get("fieldSelector").and_then(|text| FieldSelector::parse(text).ok()).unwrap_or_default();
-    let method = if method == Method::HEAD { "get".to_owned() } else { method.as_str().to_lowercase() };
-    let what = match target {
-        Target::NonResource { path } => Attributes { verb: &method, path: Some(path), ..Attributes::default() },
-        Target::Resource { verb, path } => attributes(verb.map_or("", Verb::as_str), path, &selector),
-    };
-    allowed(core, user, &what)?;
+fn authorise(core: &Core, user: &UserInfo, target: &Target, what: &Attributes<'_>) -> Outcome<()> {
+    allowed(core, user, what)?;
     // A WebSocket begins as a read, but what goes through it is no read: as Kubernetes since 1.35.
     match target {
-        Target::Resource { path, .. } if tunnels(path) => allowed(core, user, &Attributes { verb: "create", ..what }),
+        Target::Resource { path, .. } if tunnels(path) => allowed(core, user, &Attributes { verb: "create", ..*what }),
         _ => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ use crate::auth::rbac::aggregation;
 use crate::bootstrap;
 use crate::config::Config;
 use crate::core::{Core, StartError, Stores};
+use crate::fairness::keep;
 use crate::in_process::InProcess;
 use crate::pipeline::Lifetime;
 use crate::presence::Presence;
@@ -74,6 +75,8 @@ impl ApiServer {
         tokio::spawn(async move { presence.run(&core, shutdown).await });
         let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
         tokio::spawn(async move { aggregation::run(&core, shutdown).await });
+        let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
+        tokio::spawn(async move { keep::run(&core, shutdown).await });
         Ok(())
     }
 

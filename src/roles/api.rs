@@ -18,6 +18,8 @@ pub struct Plan {
     pub advertise: IpAddr,
     pub service_cidr: String,
     pub dns_ip: IpAddr,
+    /// How much it does at once.
+    pub seats: usize,
     pub cluster_domain: String,
 }
 
@@ -58,6 +60,7 @@ fn config(plan: &Plan, keys: &Pki) -> anyhow::Result<Config> {
     Ok(Config {
         service_cidr: network(&plan.service_cidr)?,
         reserved_ips: vec![dns],
+        seats: plan.seats,
         advertise: Some((plan.advertise, plan.listen.port())),
         audience: issuer.clone(),
         issuer,
@@ -70,6 +73,14 @@ fn config(plan: &Plan, keys: &Pki) -> anyhow::Result<Config> {
         }),
         ..Config::default()
     })
+}
+
+/// The seats of a server on this machine: what all of them together do takes each CPU a few hundredths of a second, so that nobody
+/// waits longer than that for who came before. Beyond six CPUs Kubernetes' number.
+pub fn seats_here() -> usize {
+    const EACH_CPU: usize = 100;
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    (cpus * EACH_CPU).min(Config::default().seats)
 }
 
 fn network(cidr: &str) -> Result<(Ipv4Addr, u8), Problem> {

@@ -43,6 +43,7 @@ pub async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
         advertise: machine::node_ip(args.advertise_ip),
         service_cidr: args.network.service_cidr,
         dns_ip: args.network.dns_ip,
+        seats: args.max_requests_inflight.map_or_else(api::seats_here, |seats| seats as usize),
         cluster_domain: args.network.cluster_domain,
     };
     let cancel = stop::signal_token()?;

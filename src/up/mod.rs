@@ -152,6 +152,7 @@ async fn control_plane(plan: &Plan, keys: &Pki, cancel: CancellationToken) -> an
         advertise: plan.node_ip,
         service_cidr: plan.args.network.service_cidr.clone(),
         dns_ip: plan.args.network.dns_ip,
+        seats: api::seats_here(),
         cluster_domain: plan.args.network.cluster_domain.clone(),
     };
     Ok((Api::start(&api, keys, stores, cancel).await?, groups))

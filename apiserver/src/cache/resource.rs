@@ -233,6 +233,16 @@ impl Resource {
         self.len() == 0
     }
 
+    /// Whether [`Self::on_node`] knows anything.
+    pub fn is_indexed_by_node(&self) -> bool {
+        self.node_field.is_some()
+    }
+
+    /// How many watchers are told of any change; those of one object, namespace or machine come on top.
+    pub fn told_count(&self) -> usize {
+        self.state.read().watchers.of_everything()
+    }
+
     pub fn watcher_count(&self) -> usize {
         self.state.read().watchers.count()
     }

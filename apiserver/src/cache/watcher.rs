@@ -43,6 +43,11 @@ impl Watchers {
         self.by.values().map(|list| list.iter().filter(|sender| !sender.is_closed()).count()).sum()
     }
 
+    /// Of those that are offered every event; some may have gone.
+    pub fn of_everything(&self) -> usize {
+        self.by.get(&Dispatch::Everything).map_or(0, Vec::len)
+    }
+
     /// Offers the event to every watcher that could see it, as it was or as it is. Who cannot take it is cut off.
     pub fn dispatch(&mut self, event: &Arc<Event>, namespaced: bool) {
         self.offer(&Dispatch::Everything, event);

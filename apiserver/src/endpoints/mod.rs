@@ -5,6 +5,7 @@ mod health;
 mod prose;
 
 use crate::core::Core;
+use crate::fairness::dump::dump;
 use crate::http::body::{JSON, respond, text};
 use crate::http::negotiate::{self, Output};
 use crate::http::{Outcome, Query, Response};
@@ -28,6 +29,10 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
         [] => json(headers, &json!({"paths": discovery::root_paths(kinds)})),
         ["version"] => json(headers, &version(core)),
         ["healthz" | "livez" | "readyz", ..] => health::serve(core, &parts, query).await,
+        ["debug", "api_priority_and_fairness", what] => {
+            let table = dump(&core.fairness, what, query).ok_or_else(Status::no_such_resource)?;
+            Ok(text(StatusCode::OK, table))
+        }
         ["metrics"] => Ok(text(StatusCode::OK, core.metrics.render(core))),
         ["api"] if negotiate::wants_aggregated_discovery(headers) => {
             aggregated(&discovery::aggregated_core(kinds), headers)

@@ -65,6 +65,14 @@ pub enum Target {
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl Target {
+    /// `None` for what is no resource, and for a method that means nothing to one.
+    pub fn verb(&self) -> Option<Verb> {
+        match self {
+            Self::Resource { verb, .. } => *verb,
+            Self::NonResource { .. } => None,
+        }
+    }
+
     pub fn parse(method: &Method, path: &str, query: &Query) -> Self {
         let other = || Self::NonResource { path: path.to_owned() };
         let parts: Vec<String> = path

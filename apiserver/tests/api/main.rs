@@ -12,6 +12,7 @@ mod binding;
 mod custom;
 mod delete;
 mod discovery;
+mod fairness;
 mod harness;
 mod kinds;
 mod lists;

@@ -1,8 +1,11 @@
 //! What a PriorityLevelConfiguration means to the API: shares, queues and hands that fit together. Who waits and who runs is
 //! decided by `fairness`.
 
-use super::value::{at, child, default, i64_at, str_at};
+use super::flowschema::{check_conditions, none_if_zero};
+use super::value::{at, child, default, i64_at, remove, str_at};
 use super::{Column, Ctx, Strategy, columns};
+use crate::fairness::defaults::{mandatory, same};
+use gantry_apimachinery::kinds::PRIORITY_LEVEL_CONFIGURATION;
 use gantry_apimachinery::status::FieldErrors;
 use gantry_apimachinery::time::Timestamp;
 use serde_json::Value;
@@ -12,58 +15,64 @@ const RESPONSES: &[&str] = &["Queue", "Reject"];
 const EXEMPT: &str = "exempt";
 /// Hands are dealt from one 64-bit hash; Kubernetes leaves four bits.
 const MAX_ENTROPY_BITS: f64 = 60.0;
+const MAX_QUEUES: i64 = 10_000_000;
 
 pub struct PriorityLevelConfiguration;
 
 impl Strategy for PriorityLevelConfiguration {
     fn defaults(&self, object: &mut Value) {
         let spec = child(object, "spec");
-        match str_at(spec, "type") {
-            "Limited" => {
-                let limited = child(spec, "limited");
-                default(limited, "nominalConcurrencyShares", 30);
-                default(limited, "lendablePercent", 0);
-                if str_at(limited, "limitResponse.type") == "Queue" {
-                    let queuing = child(child(limited, "limitResponse"), "queuing");
-                    default(queuing, "queues", 64);
-                    default(queuing, "handSize", 8);
-                    default(queuing, "queueLengthLimit", 50);
+        let is_there = |object: &Value, path: &str| at(object, path).is_some_and(Value::is_object);
+        if is_there(spec, "limited") {
+            let limited = child(spec, "limited");
+            default(limited, "nominalConcurrencyShares", 30);
+            default(limited, "lendablePercent", 0);
+            if is_there(limited, "limitResponse.queuing") {
+                let queuing = child(child(limited, "limitResponse"), "queuing");
+                for (field, value) in [("queues", 64), ("handSize", 8), ("queueLengthLimit", 50)] {
+                    none_if_zero(queuing, field);
+                    default(queuing, field, value);
                 }
             }
-            "Exempt" => {
-                let exempt = child(spec, "exempt");
-                default(exempt, "nominalConcurrencyShares", 0);
-                default(exempt, "lendablePercent", 0);
-            }
-            _ => {}
+        }
+        if is_there(spec, "exempt") {
+            let exempt = child(spec, "exempt");
+            default(exempt, "nominalConcurrencyShares", 0);
+            default(exempt, "lendablePercent", 0);
         }
     }
 
     fn validate(&self, new: &Value, _old: Option<&Value>, ctx: &Ctx, errors: &mut FieldErrors) {
         if ctx.is_status() {
-            return;
+            return check_conditions(new, errors);
         }
         let spec = &new["spec"];
-        let kind = str_at(spec, "type");
-        if (kind == "Exempt") != (str_at(new, "metadata.name") == EXEMPT) && TYPES.contains(&kind) {
-            errors.invalid("spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'");
+        let (kind, name) = (str_at(spec, "type"), str_at(new, "metadata.name"));
+        if (kind == "Exempt") != (name == EXEMPT) {
+            errors.invalid("spec.type", kind, "type must be 'Exempt' if and only if name is 'exempt'");
         }
+        let is_there = |field: &str| spec[field].is_object();
         match kind {
             "Exempt" => {
-                if at(spec, "limited").is_some() {
+                if is_there("limited") {
                     errors.forbidden("spec.limited", "must be nil if the type is not Limited");
                 }
                 check_shares(&spec["exempt"], "spec.exempt", errors);
             }
             "Limited" => {
-                if at(spec, "exempt").is_some() {
+                if is_there("exempt") {
                     errors.forbidden("spec.exempt", "must be nil if the type is Limited");
                 }
-                check_shares(&spec["limited"], "spec.limited", errors);
-                check_response(&spec["limited"], errors);
+                if is_there("limited") {
+                    check_shares(&spec["limited"], "spec.limited", errors);
+                    check_response(&spec["limited"], errors);
+                } else {
+                    errors.required_because("spec.limited", "must not be empty when type is Limited");
+                }
             }
             other => errors.not_supported("spec.type", other, TYPES),
         }
+        check_mandatory(name, spec, errors);
     }
 
     fn columns(&self) -> &'static [Column] {
@@ -91,6 +100,20 @@ impl Strategy for PriorityLevelConfiguration {
             shown("limitResponse.queuing.queueLengthLimit"),
             columns::age(object, now),
         ]
+    }
+}
+
+/// The shares of the exempt level may change, nothing else of what is mandatory.
+fn check_mandatory(name: &str, spec: &Value, errors: &mut FieldErrors) {
+    let Some(fixed) = mandatory(&PRIORITY_LEVEL_CONFIGURATION, name) else { return };
+    let (mut rest, mut fixed, mut except) = (spec.clone(), fixed.clone(), "");
+    if name == EXEMPT {
+        remove(&mut rest, "exempt");
+        remove(&mut fixed, "exempt");
+        except = " except the 'spec.exempt' field";
+    }
+    if !same(&rest, &fixed) {
+        errors.invalid("spec", spec.clone(), format!("spec of '{name}'{except} must equal the fixed value"));
     }
 }
 
@@ -127,9 +150,14 @@ fn check_queues(queuing: &Value, path: &str, errors: &mut FieldErrors) {
     for field in ["queueLengthLimit", "queues", "handSize"] {
         if number(field) <= 0 {
             errors.invalid(format!("{path}.{field}"), number(field), "must be positive");
+        } else if field == "queues" && number(field) > MAX_QUEUES {
+            errors.invalid(format!("{path}.{field}"), number(field), format!("must not be greater than {MAX_QUEUES}"));
         }
     }
     let (queues, hand) = (number("queues"), number("handSize"));
+    if hand <= 0 {
+        return;
+    }
     if hand > queues {
         errors.invalid(format!("{path}.handSize"), hand, format!("should not be greater than queues ({queues})"));
         return;
@@ -162,7 +190,14 @@ mod tests {
         check(json!({}), "[]");
         let at = "spec.limited.limitResponse.queuing";
         check(json!({"queues": 4}), &format!("{at}.handSize: Invalid value: 8: should not be greater than queues (4)"));
-        check(json!({"queueLengthLimit": 0}), &format!("{at}.queueLengthLimit: Invalid value: 0: must be positive"));
+        check(json!({"queueLengthLimit": 0}), "[]");
+        check(json!({"queueLengthLimit": -1}), &format!("{at}.queueLengthLimit: Invalid value: -1: must be positive"));
+        check(json!({"queues": 10_000_000, "handSize": 2}), "[]");
+        check(
+            json!({"queues": 10_000_001, "handSize": 2}),
+            &format!("{at}.queues: Invalid value: 10000001: must not be greater than 10000000"),
+        );
+        check(Value::Null, &format!("{at}: Required value: must not be empty if limited.limitResponse.type is Limited"));
         check(
             json!({"queues": 1000, "handSize": 10}),
             &format!("{at}.handSize: Invalid value: 10: required entropy bits of deckSize 1000 and handSize 10 should not be greater than 60"),
@@ -177,13 +212,22 @@ mod tests {
         };
         check("exempt", json!({"type": "Exempt"}), "[]");
         check("a", json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}), "[]");
-        check("a", json!({"type": "Exempt"}), "spec.type: Invalid value: \"Exempt\": must be 'Exempt' if and only if `name` is 'exempt'");
+        check("a", json!({"type": "Exempt"}), "spec.type: Invalid value: \"Exempt\": type must be 'Exempt' if and only if name is 'exempt'");
+        check("exempt", json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 7, "lendablePercent": 9}}), "[]");
+        let limited = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
+        let text = errors(&PriorityLevelConfiguration, &level("exempt", limited), None);
+        assert!(text.contains("spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"), "{text}");
         check("a", json!({"type": "Other"}), "spec.type: Unsupported value: \"Other\": supported values: \"Exempt\", \"Limited\"");
         check(
             "a",
             json!({"type": "Limited", "exempt": {}, "limited": {"limitResponse": {"type": "Reject"}}}),
             "spec.exempt: Forbidden: must be nil if the type is Limited",
         );
-        check("a", json!({"type": "Limited"}), "spec.limited.limitResponse.type: Unsupported value: \"\": supported values: \"Queue\", \"Reject\"");
+        let reject = |shares: u32| json!({"type": "Limited", "limited": {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}}});
+        check("catch-all", reject(5), "[]");
+        let text = errors(&PriorityLevelConfiguration, &level("catch-all", reject(6)), None);
+        assert!(text.contains("spec of 'catch-all' must equal the fixed value"), "{text}");
+        check("a", json!({"type": "Limited"}), "spec.limited: Required value: must not be empty when type is Limited");
+        check("a", json!({"type": "Limited", "limited": {}}), "spec.limited.limitResponse.type: Unsupported value: \"\": supported values: \"Queue\", \"Reject\"");
     }
 }
