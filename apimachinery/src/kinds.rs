@@ -3,6 +3,8 @@
 //! It decides what exists; what a kind means is its strategy's. Adding a kind is one row here and one folder there.
 
 mod custom;
+#[cfg(test)]
+mod document;
 mod table;
 
 pub use custom::{Definition, intern};
