@@ -26,3 +26,6 @@ pub mod quantity;
 pub mod clock;
 pub mod cron;
 pub mod time;
+
+#[cfg(test)]
+mod fuzz;

@@ -6,7 +6,6 @@ use crate::api::{Compare, Op, Revision, Txn};
 use crate::codec::{self, Reader};
 use crate::etcd::convert;
 use crate::group::{Greeting, Welcome};
-use crate::heap::most_bytes;
 use crate::mvcc::{Command, Entry, Mvcc, Reply, apply};
 use crate::peer::wire;
 use crate::proto::{Frame, etcd};
@@ -15,56 +14,10 @@ use crate::raft::types::{self, Meta};
 use crate::reply;
 use crate::wal::record::{self, Kind, State};
 use bytes::Bytes;
+use gantry_fuzzing::{change, changed, input, most_bytes};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
-
-/// One change of a valid input.
-#[derive(Clone, Debug)]
-enum Change {
-    Flip(usize, u8),
-    Cut(usize),
-    Insert(usize, Vec<u8>),
-    Repeat(usize, usize),
-}
-
-fn change() -> impl Strategy<Value = Change> {
-    prop_oneof![
-        (any::<usize>(), 1..=u8::MAX).prop_map(|(at, bits)| Change::Flip(at, bits)),
-        any::<usize>().prop_map(Change::Cut),
-        (any::<usize>(), vec(any::<u8>(), 1..12)).prop_map(|(at, bytes)| Change::Insert(at, bytes)),
-        (any::<usize>(), any::<usize>()).prop_map(|(from, to)| Change::Repeat(from, to)),
-    ]
-}
-
-fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
-    for change in changes {
-        let at = |n: &usize| n % (bytes.len() + 1);
-        match change {
-            Change::Flip(n, bits) => {
-                let at = at(n);
-                if let Some(byte) = bytes.get_mut(at) {
-                    *byte ^= bits;
-                }
-            }
-            Change::Cut(n) => bytes.truncate(at(n)),
-            Change::Insert(n, more) => {
-                let at = at(n);
-                bytes.splice(at..at, more.iter().copied());
-            }
-            Change::Repeat(from, to) => {
-                let (from, to) = (at(from).min(at(to)), at(from).max(at(to)));
-                bytes.extend_from_within(from..to.min(from + 4_096));
-            }
-        }
-    }
-    bytes
-}
-
-/// Random bytes, or `valid` with changes.
-fn input(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![vec(any::<u8>(), 0..300), vec(change(), 1..5).prop_map(move |changes| changed(valid.clone(), &changes))]
-}
 
 fn txn() -> Txn {
     let nested = Txn { failure: vec![Op::get("n"), Op::put("n", "1")], ..Txn::default() };

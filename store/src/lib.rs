@@ -12,8 +12,6 @@ mod etcd;
 #[cfg(test)]
 mod fuzz;
 mod group;
-#[cfg(test)]
-mod heap;
 mod hub;
 mod limits;
 mod mem;

@@ -56,7 +56,7 @@ enum Task {
 }
 
 /// Unit tests as CI builds them, so that nothing is compiled twice.
-const STORE_TEST: [&str; 4] = ["test", "--release", "--workspace", "--lib"];
+const TEST: [&str; 4] = ["test", "--release", "--workspace", "--lib"];
 
 fn main() -> anyhow::Result<()> {
     let root = root();
@@ -67,13 +67,13 @@ fn main() -> anyhow::Result<()> {
         Task::Licences => licences::run(&root),
         Task::Codegen => codegen::run(),
         Task::Sim { seeds, seed } => run(Command::new("cargo")
-            .args(STORE_TEST)
+            .args(TEST)
             .args(["sim::tests::seeds_find_nothing", "--", "--nocapture"])
             .env("GANTRY_SIM_SEEDS", seeds.to_string())
             .env("GANTRY_SIM_SEED", seed.to_string())
             .current_dir(&root)),
         Task::Fuzz { cases } => run(Command::new("cargo")
-            .args(STORE_TEST)
+            .args(TEST)
             .args(["fuzz::", "--", "--nocapture"])
             .env("PROPTEST_CASES", cases.to_string())
             .current_dir(&root)),

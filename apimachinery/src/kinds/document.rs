@@ -54,5 +54,8 @@ fn the_document_lists_every_kind() {
         std::fs::write(FILE, format!("{}{}{}", &text[..begin], table(), &text[end..])).unwrap();
         return;
     }
-    assert!(text[begin..end] == table(), "docs/api.md is old: GANTRY_WRITE=1 cargo test -p gantry-apimachinery document");
+    assert!(
+        text[begin..end] == table(),
+        "docs/api.md is old: GANTRY_WRITE=1 cargo test -p gantry-apimachinery document"
+    );
 }

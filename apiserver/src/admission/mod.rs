@@ -2,6 +2,7 @@
 //! plugins; each plugin's file says what it decides.
 
 mod certificates;
+mod default_class;
 mod limit_ranger;
 mod matching;
 mod namespace;
@@ -76,6 +77,7 @@ pub fn built_in() -> Vec<Box<dyn Admission>> {
         Box::new(service_account::ServiceAccount),
         Box::new(priority::Priority),
         Box::new(tolerations::DefaultTolerationSeconds),
+        Box::new(default_class::DefaultClass),
         Box::new(limit_ranger::LimitRanger),
         Box::new(pod_security::PodSecurity),
         Box::new(certificates::Certificates),

@@ -313,3 +313,22 @@ impl Iterator for Chunks {
         Some(std::mem::take(&mut self.buffer).freeze())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gantry_fuzzing::input;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn tokens_that_nobody_gave_are_refused(bytes in input(Token::encode(77, "shop/web").into_bytes())) {
+            let text = String::from_utf8_lossy(&bytes);
+            if let Ok(token) = Token::decode(&text) {
+                let again = Token::decode(&Token::encode(token.rv, &token.start));
+                let again = again.map(|again| (again.rv, again.start));
+                prop_assert_eq!(again.map_err(|status| status.message), Ok((token.rv, token.start)));
+            }
+        }
+    }
+}

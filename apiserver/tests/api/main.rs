@@ -10,6 +10,7 @@ mod auth_roles;
 mod bad_input;
 mod binding;
 mod custom;
+mod default_classes;
 mod delete;
 mod discovery;
 mod fairness;
