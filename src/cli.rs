@@ -91,7 +91,7 @@ pub enum OutputForm {
 /// of history, less under many writes, and each API server knows times since it started.
 #[derive(Args, Debug, Clone)]
 pub struct GetArgs {
-    /// A resource type (pods, po, deployments.apps, …), or TYPE/NAME
+    /// A resource type (pods, po, deployments.apps, …), several with commas, or TYPE/NAME
     #[arg(value_name = "TYPE")]
     pub what: String,
     #[arg(value_name = "NAME")]

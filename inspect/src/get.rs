@@ -2,6 +2,7 @@
 
 use crate::access::{Access, TABLE, query};
 use crate::render::{self, cell};
+use crate::resources::Resource;
 use crate::{Misused, Scope};
 use anyhow::Context;
 use gantry_client::ApiError;
@@ -19,7 +20,7 @@ pub enum Form {
 /// What to get.
 #[derive(Clone, Debug)]
 pub struct Get {
-    /// A resource type.
+    /// A resource type, or several with commas.
     pub what: String,
     /// None: all.
     pub names: Vec<String>,
@@ -33,12 +34,46 @@ pub struct Get {
 pub async fn get(access: &Access, get: &Get) -> anyhow::Result<String> {
     let (what, names) = named(&get.what, &get.names)?;
     let resources = access.resources().await?;
-    let resource = resources.find(what)?;
+    let kinds: Vec<&Resource> = what.split(',').map(|name| resources.find(name)).collect::<Result<_, _>>()?;
+    if kinds.len() == 1 {
+        return kind(access, get, kinds[0], &names, false).await;
+    }
+    if !names.is_empty() {
+        return Err(Misused("a name is of one type: name several types without names".into()).into());
+    }
+    let mut blocks = Vec::new();
+    for resource in kinds {
+        let block = kind(access, get, resource, &names, true).await?;
+        if block != NONE {
+            blocks.push(block);
+        }
+    }
+    Ok(if blocks.is_empty() { NONE.into() } else { blocks.join(between(get.form)) })
+}
+
+const NONE: &str = "No resources found.";
+
+fn between(form: Form) -> &'static str {
+    match form {
+        Form::Table | Form::Wide => "\n\n",
+        Form::Yaml => "---\n",
+        Form::Json | Form::Name => "\n",
+    }
+}
+
+/// What is asked of one kind; with its name before those of objects if there are several kinds.
+async fn kind(
+    access: &Access,
+    get: &Get,
+    resource: &Resource,
+    names: &[&str],
+    several: bool,
+) -> anyhow::Result<String> {
     if get.scope.all_namespaces && resource.namespaced && !names.is_empty() {
         return Err(Misused("a name is of one namespace: leave out -A, or the names".into()).into());
     }
     let namespace = access.namespace(&get.scope);
-    let paths: Vec<String> = match names.as_slice() {
+    let paths: Vec<String> = match names {
         [] => vec![resource.path(&namespace, "")],
         names => names.iter().map(|name| resource.path(&namespace, name)).collect(),
     };
@@ -46,7 +81,7 @@ pub async fn get(access: &Access, get: &Get) -> anyhow::Result<String> {
     for path in paths {
         answers.push(one(access, get, &path).await?);
     }
-    show(together(answers), get)
+    show(together(answers), get, several.then(|| resource.singular_name()).as_deref())
 }
 
 /// `pod/a` names both.
@@ -85,11 +120,16 @@ fn together(mut answers: Vec<Value>) -> Value {
     first
 }
 
-fn show(answer: Value, get: &Get) -> anyhow::Result<String> {
+fn show(mut answer: Value, get: &Get, kind: Option<&str>) -> anyhow::Result<String> {
     Ok(match get.form {
         Form::Table | Form::Wide => {
             if answer["rows"].as_array().is_none_or(Vec::is_empty) {
-                return Ok("No resources found.".into());
+                return Ok(NONE.into());
+            }
+            for row in answer["rows"].as_array_mut().into_iter().flatten() {
+                if let (Some(kind), Some(first)) = (kind, row["cells"].get_mut(0)) {
+                    *first = format!("{kind}/{}", cell(first)).into();
+                }
             }
             render::table(&answer, get.form == Form::Wide, get.scope.all_namespaces)
         }
@@ -105,7 +145,8 @@ fn show(answer: Value, get: &Get) -> anyhow::Result<String> {
 
 /// What is asked of the past and not had, with the time that was asked for.
 pub fn explain(error: ApiError, at: &str) -> anyhow::Error {
-    if error.is_gone() {
+    let wrong = matches!(&error, ApiError::Other(status) if status.code == 400);
+    if error.is_gone() || wrong {
         return Misused(error.to_string()).into();
     }
     let was = !at.is_empty() && error.is_not_found();

@@ -17,7 +17,7 @@ use serde_json::Value;
 pub use refusal::refused;
 
 /// How far back it is looked for an object that is not there.
-const BEFORE: &[&str] = &["-30s", "-2m", "-4m30s"];
+const BEFORE: &[&str] = &["-3s", "-10s", "-30s", "-1m", "-2m", "-4m30s"];
 /// Pods of a workload that are explained one by one.
 const PODS: usize = 3;
 const EVENTS: usize = 3;
