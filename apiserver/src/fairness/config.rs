@@ -218,6 +218,8 @@ mod tests {
         assert_eq!(level("a", 30).seats(600, 90), Seats { nominal: 200, lower: 100, upper: 400 });
         assert_eq!(level("a", 80).seats(600, 90), Seats { nominal: 534, lower: 267, upper: 600 });
         assert_eq!(level("a", 1).seats(600, 245).nominal, 3);
+        let quarter = LevelSpec { lendable_percent: 25, borrowing_percent: None, ..level("a", 40) };
+        assert_eq!(quarter.seats(600, 245), Seats { nominal: 98, lower: 73, upper: 600 }, "a half counts as one");
     }
 
     #[test]

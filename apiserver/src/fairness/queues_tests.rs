@@ -44,6 +44,76 @@ fn a_quiet_flow_does_not_wait_behind_a_noisy_one() {
     assert!([first, second].contains(&late), "{first} {second}");
 }
 
+/// The longest that a flow with one request at a time waits for an answer, beside one that always asks for as much as it may.
+/// Requests with a seat are worked off in the order in which they got it.
+fn longest_beside_a_flood(seats: usize, cpus: usize, each: Micros) -> Micros {
+    let mut level = queues(seats, 128, 50, 6);
+    let noisy = 0;
+    let quiet = (1..).find(|flow| deal(*flow, 128, 6).iter().all(|at| !deal(noisy, 128, 6).contains(at))).unwrap();
+    let mut free_at = vec![0; cpus];
+    let mut done = std::collections::BinaryHeap::new();
+    let mut came = BTreeMap::new();
+    let (mut now, mut longest, mut asked) = (0, 0, 0);
+    while asked < 100 {
+        let mut started = Vec::new();
+        let mut arrive = |level: &mut Queues<&'static str>, flow, name| match level.arrive(now, flow, 1, name) {
+            Ok(Arrival::Runs(id)) => {
+                started.push(id);
+                Some(id)
+            }
+            Ok(Arrival::Waits(id)) => Some(id),
+            Err(_) => None,
+        };
+        if came.is_empty() && now > asked * 3 * each {
+            let id = arrive(&mut level, quiet, "quiet").expect("its queues are its own");
+            came.insert(id, now);
+            asked += 1;
+        }
+        while arrive(&mut level, noisy, "noisy").is_some() {}
+        started.extend(std::iter::from_fn(|| level.next(now)));
+        for id in started {
+            let cpu = free_at.iter_mut().min().unwrap();
+            *cpu = now.max(*cpu) + each;
+            done.push(std::cmp::Reverse((*cpu, id)));
+        }
+        let std::cmp::Reverse((at, id)) = done.pop().expect("a flood always runs");
+        now = at;
+        level.finish(now, id).unwrap();
+        if let Some(came) = came.remove(&id) {
+            longest = longest.max(now - came);
+        }
+    }
+    longest
+}
+
+#[test]
+fn a_single_write_is_not_kept_long_by_a_flood() {
+    // All seats of a server with two CPUs, at three times what a write should cost: 30 ms for who has a seat already.
+    let longest = longest_beside_a_flood(200, 2, 300);
+    assert!(longest < 35_000, "{longest}");
+    // What a write waits is what runs, not what waits.
+    assert!(longest_beside_a_flood(20, 2, 300) < 5_000);
+}
+
+#[test]
+fn who_had_more_than_its_share_is_not_forgiven_while_others_wait() {
+    let mut level = queues(1, 64, 50, 1);
+    let (noisy, quiet) = (0, quiet(64));
+    assert_eq!(level.arrive(0, noisy, 1, "long"), Ok(Arrival::Runs(0)));
+    for _ in 0..10 {
+        level.arrive(0, quiet, 1, "short").unwrap();
+    }
+    level.finish(100_000, 0).unwrap();
+    let mut order = vec![level.next(100_000).unwrap()];
+    level.arrive(100_000, noisy, 1, "again").unwrap();
+    for turn in 0..10 {
+        let now = 100_000 + turn * 3_000;
+        level.finish(now, *order.last().unwrap()).unwrap();
+        order.extend(level.next(now));
+    }
+    assert_eq!(order, (1..=11).collect::<Vec<_>>(), "its queue had nobody in it for a moment");
+}
+
 #[test]
 fn seat_time_counts_and_not_requests() {
     // Flow 0 holds two seats for 10 ms, the other one seat for 10 ms: of 300 turns' seat-time each gets a half.

@@ -157,6 +157,24 @@ async fn a_busy_level_borrows_and_gives_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_exempt_requests_take_is_taken_from_who_lends() {
+    let limited = json!({"nominalConcurrencyShares": 5, "lendablePercent": 50, "limitResponse": {"type": "Reject"}});
+    let fairness = with_level(20, &limited);
+    let what = Attributes { verb: "get", path: Some("/x"), ..Attributes::default() };
+    let admin = fairness.classify(&UserInfo::new("root", &["system:masters"]), &what);
+    let uri = Uri::from_static("/x");
+    let asked = Asked { user: "root", method: &Method::GET, uri: &uri, verb: None, now: Timestamp::from_secs(0) };
+    let mut seats = Vec::new();
+    for _ in 0..4 {
+        seats.push(fairness.enter(&admin, Work::ONE, asked).await.unwrap());
+    }
+    fairness.rebalance();
+    let active = fairness.active.load();
+    let limits: Vec<_> = active.levels.iter().map(|level| level.level.look(|queues, _| queues.limit())).collect();
+    assert_eq!(limits, [10, usize::MAX, 6], "`catch-all` lends nothing");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_tables_show_who_runs_and_who_waits() {
     let fairness = narrow();
     let _seat = enter(&fairness).await.unwrap();

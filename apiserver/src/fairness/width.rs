@@ -2,10 +2,9 @@
 
 use super::Work;
 use crate::auth::authz::Attributes;
-use crate::cache::Resource;
+use crate::cache::{Resource, in_namespace};
 use crate::core::Core;
 use crate::http::{Query, Target, Verb};
-use std::ops::Bound;
 
 /// More objects than that make no request wider.
 const ENOUGH: usize = 1_000;
@@ -43,13 +42,8 @@ fn listed_by(resource: &Resource, what: &Attributes<'_>, enough: usize) -> usize
     if let Some(node) = what.node_selector.filter(|_| resource.is_indexed_by_node()) {
         return resource.on_node(node).tree.len();
     }
-    let all = resource.len();
-    if what.namespace.is_empty() || all <= 1 {
-        return all;
+    if what.namespace.is_empty() {
+        return resource.len();
     }
-    let prefix = format!("{}/", what.namespace);
-    let tree = resource.snapshot().tree;
-    let from: (Bound<&str>, Bound<&str>) = (Bound::Included(&prefix), Bound::Unbounded);
-    let within = tree.range::<_, str>(from);
-    within.take(enough).take_while(|(path, _)| path.starts_with(&prefix)).count()
+    resource.snapshot().tree.range(in_namespace(what.namespace)).take(enough).count()
 }

@@ -1,6 +1,6 @@
 //! Priority and fairness as clients see it: the objects, the headers, the tables, who waits for whom, and who is turned away.
 
-use crate::harness::{Api, CONFIG_MAPS, MERGE, PATIENCE, Reply};
+use crate::harness::{Api, CONFIG_MAPS, MERGE, PATIENCE, Reply, names, revision};
 use futures::stream::{FuturesUnordered, StreamExt};
 use gantry_store::{
     MemStore, RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchRequest,
@@ -135,6 +135,42 @@ async fn the_tables_are_served_to_who_may_see_them() {
     let asking = text.lines().find(|line| line.contains("kubernetes-admin")).unwrap();
     assert!(asking.contains("exempt") && asking.contains("/debug/api_priority_and_fairness/dump_requests"), "{text}");
     assert_eq!(api.get("/debug/api_priority_and_fairness/other").await.code, 404);
+}
+
+/// The seats that requests of the exempt level were reckoned to take so far. Asking takes one.
+async fn seats(api: &Api) -> usize {
+    let name = r#"apiserver_flowcontrol_work_estimated_seats_sum{flow_schema="exempt",priority_level="exempt"} "#;
+    let metrics = api.get("/metrics").await.text;
+    metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn requests_are_as_wide_as_what_they_make_the_server_do() {
+    let api = Api::new().await;
+    for n in 0..150 {
+        api.config_map(&format!("c{n:03}"), json!({})).await;
+    }
+    // This server has seen all of them by then.
+    assert_eq!(names(&api.get(CONFIG_MAPS).await.ok()).len(), 150);
+    let check = async |path: &str, expect: usize| {
+        let before = seats(&api).await;
+        api.get(path).await.ok();
+        assert_eq!(seats(&api).await - before - 1, expect, "{path}");
+    };
+    check(CONFIG_MAPS, 2).await;
+    check("/api/v1/configmaps", 2).await;
+    check(&format!("{CONFIG_MAPS}?limit=50"), 1).await;
+    check(&format!("{CONFIG_MAPS}?limit=50&labelSelector=a"), 2).await;
+    check(&format!("{CONFIG_MAPS}/c000"), 1).await;
+    check("/api/v1/namespaces/kube-system/configmaps", 1).await;
+    let at = revision(&api.get(CONFIG_MAPS).await.ok());
+    let mut watches = Vec::new();
+    for _ in 0..600 {
+        watches.push(api.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={at}")).await);
+    }
+    let before = seats(&api).await;
+    api.config_map("told", json!({})).await;
+    assert_eq!(seats(&api).await - before - 1, 2, "six milliseconds of telling");
 }
 
 /// A store whose writes, once it is slow, each wait for the test.

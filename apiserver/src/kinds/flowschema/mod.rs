@@ -48,10 +48,10 @@ impl Strategy for FlowSchema {
             errors.not_supported("spec.distinguisherMethod.type", method, DISTINGUISHERS);
         }
         check_level(new, errors);
-        check_mandatory(new, errors);
         for (i, rule) in items(new, "spec.rules").iter().enumerate() {
             check_rule(rule, &format!("spec.rules[{i}]"), errors);
         }
+        check_mandatory(new, errors);
     }
 
     fn columns(&self) -> &'static [Column] {
