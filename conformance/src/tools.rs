@@ -50,6 +50,13 @@ pub fn run(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// A command as one would type it.
+pub fn printable(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy());
+    words.collect::<Vec<_>>().join(" ")
+}
+
 pub fn kubectl() -> anyhow::Result<PathBuf> {
     tool("kubectl")
 }
@@ -58,7 +65,8 @@ pub fn python() -> anyhow::Result<PathBuf> {
     tool("python/bin/python")
 }
 
-fn tool(name: &str) -> anyhow::Result<PathBuf> {
+/// What `conformance/tools.sh` put under this name.
+pub fn tool(name: &str) -> anyhow::Result<PathBuf> {
     let path = repository().join(".dev/tools").join(name);
     anyhow::ensure!(path.exists(), "{} is missing: run `conformance/tools.sh` first", path.display());
     Ok(path)

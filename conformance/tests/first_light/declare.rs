@@ -1,10 +1,8 @@
 //! Declare a service, get running pods: the demo's way from a manifest to answers over the Service's address and name.
 
 use anyhow::{Context, ensure};
-use gantry_conformance::{Cluster, namespace, tools, wait_for};
+use gantry_conformance::{Cluster, http_get, namespace, tools, wait_for};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 pub const NAMESPACE: &str = "demo";
@@ -13,20 +11,6 @@ pub const NAMESPACE: &str = "demo";
 pub fn web_pod(cluster: &Cluster) -> anyhow::Result<String> {
     let names = cluster.kubectl.within(NAMESPACE).path(&["pods", "-l", "app=web"], ".items[*].metadata.name")?;
     names.split_whitespace().next().map(str::to_owned).context("the demo has no web pod")
-}
-
-/// One HTTP GET from the machine itself.
-pub fn http_get(address: &str, port: u16, path: &str) -> anyhow::Result<String> {
-    let target = format!("{address}:{port}").parse()?;
-    let mut stream =
-        TcpStream::connect_timeout(&target, Duration::from_secs(2)).with_context(|| format!("{target}"))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: web\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("not an HTTP answer")?;
-    ensure!(head.contains(" 200 "), "{target}{path}: {head}");
-    Ok(body.to_owned())
 }
 
 pub fn demo_from_manifest_to_answers(cluster: &Cluster) -> anyhow::Result<()> {

@@ -1,9 +1,8 @@
 //! The failures that a first user meets, and what each one says.
 
-use crate::declare::http_get;
 use crate::kubectl_writes::with_namespace;
 use anyhow::{Context, ensure};
-use gantry_conformance::{Cluster, Kubectl, wait_for};
+use gantry_conformance::{Cluster, Kubectl, http_get, wait_for};
 use std::time::{Duration, Instant};
 
 const IMAGE: &str = "docker.io/library/testbed:local";

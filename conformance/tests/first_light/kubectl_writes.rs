@@ -13,15 +13,7 @@ pub fn with_namespace(
     name: &str,
     body: impl FnOnce(&Kubectl) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    cluster.kubectl.ok(&["create", "namespace", name])?;
-    let within = cluster.kubectl.within(name);
-    wait_for("the default service account", SOON, || within.ok(&["get", "serviceaccount", "default"]))?;
-    let result = body(&within);
-    if result.is_err() {
-        let _ = within.run(&["get", "pods,events", "-o", "wide"], "").map(|said| eprintln!("{}", said.out));
-    }
-    cluster.kubectl.ok(&["delete", "namespace", name, "--wait=false"])?;
-    result
+    cluster.kubectl.with_namespace(name, body)
 }
 
 /// What `kubectl get -o yaml` writes for several objects: kubectl asks for the v2 document before it sends them.

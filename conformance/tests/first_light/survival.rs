@@ -1,8 +1,8 @@
 //! What outlives the control plane, and what does not outlive `gantry down`.
 
-use crate::declare::{NAMESPACE, http_get, web_pod};
+use crate::declare::{NAMESPACE, web_pod};
 use anyhow::{Context, ensure};
-use gantry_conformance::{Cluster, wait_for};
+use gantry_conformance::{Cluster, http_get, wait_for};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
