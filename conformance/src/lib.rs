@@ -1,6 +1,7 @@
 //! Black-box machinery for suites and benchmarks: a cluster of the built binary in a network namespace of its own, the real
 //! kubectl, and waiting on conditions. It decides how a test reaches the product; it never reaches into a crate.
 
+pub mod apibench;
 pub mod background;
 pub mod cluster;
 pub mod etcdctl;

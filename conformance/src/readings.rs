@@ -26,6 +26,21 @@ pub fn anonymous_mb(pid: u32) -> anyhow::Result<f64> {
     status_mb(pid, "RssAnon:")
 }
 
+/// A process's share of memory: its own, and of what it shares with others its part.
+pub fn pss_mb(pid: u32) -> anyhow::Result<f64> {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+    Ok(number_after(&rollup, "\nPss:").context("smaps_rollup has no Pss")? * 1024.0 / 1e6)
+}
+
+/// The most that was in memory of a process since [`reset_peak`], counted by the kernel: no moment is missed.
+pub fn peak_mb(pid: u32) -> anyhow::Result<f64> {
+    status_mb(pid, "VmHWM:")
+}
+
+pub fn reset_peak(pid: u32) -> anyhow::Result<()> {
+    std::fs::write(format!("/proc/{pid}/clear_refs"), "5").with_context(|| format!("/proc/{pid}/clear_refs"))
+}
+
 fn status_mb(pid: u32, field: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let kib = number_after(&status, field).with_context(|| format!("/proc/{pid}/status has no {field}"))?;
@@ -50,6 +65,14 @@ pub fn machine_cpu_s() -> anyhow::Result<f64> {
     let fields: Vec<f64> = stat.lines().next().unwrap_or_default().split_whitespace().flat_map(str::parse).collect();
     let busy = [0, 1, 2, 5, 6].iter().map(|field| fields.get(*field).copied()).sum::<Option<f64>>();
     Ok(busy.context("/proc/stat has no cpu line")? / 100.0)
+}
+
+/// A write to memory costs nothing, which would flatter whoever writes most.
+pub fn on_disk(folder: &Path) -> anyhow::Result<()> {
+    const TMPFS: i64 = 0x0102_1994;
+    let kind = rustix::fs::statfs(folder).context("the file system of --dir")?.f_type;
+    anyhow::ensure!(kind != TMPFS, "{} is in memory (tmpfs): choose a --dir on a disk", folder.display());
+    Ok(())
 }
 
 /// What the disk below a folder alone takes for 4 KiB, written and synced.

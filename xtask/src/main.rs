@@ -44,11 +44,14 @@ enum Task {
     },
     /// Measures, and writes docs/benchmarks.md
     Bench {
-        /// What to measure: first-light, store
+        /// What to measure: first-light, store, api
         name: String,
         /// Runs per figure; the median is reported
         #[arg(long, default_value_t = 5)]
         runs: usize,
+        /// Takes what the measuring program printed elsewhere (with the same words) instead of building and measuring here
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
         /// Further words for the measuring program, as in `bench store -- --only rates` (`-- --help` lists them)
         #[arg(last = true)]
         further: Vec<String>,
@@ -77,7 +80,9 @@ fn main() -> anyhow::Result<()> {
             .args(["fuzz::", "--", "--nocapture"])
             .env("PROPTEST_CASES", cases.to_string())
             .current_dir(&root)),
-        Task::Bench { name, runs, further } => bench::run(&root, &name, runs, &further),
+        Task::Bench { name, runs, report, further } => {
+            bench::run(&root, &bench::Wanted { name, runs, report, further })
+        }
     }
 }
 

@@ -47,7 +47,7 @@ fn main() -> anyhow::Result<()> {
     }
     let folder = tempfile::Builder::new().prefix("storebench-").tempdir_in(&arguments.dir).context("--dir")?;
     interrupt::watch(folder.path().to_path_buf())?;
-    on_disk(folder.path())?;
+    readings::on_disk(folder.path())?;
     let sync = readings::fdatasync_us(folder.path(), 500)?;
     let mut peers = vec![Peer::Gantry];
     for peer in &arguments.peer {
@@ -88,12 +88,4 @@ fn find(peer: &str) -> anyhow::Result<Option<Peer>> {
         }
         program => Peer::etcd(Path::new(program)).map(Some),
     }
-}
-
-/// A write to memory costs nothing, which would flatter whoever writes most.
-fn on_disk(folder: &Path) -> anyhow::Result<()> {
-    const TMPFS: i64 = 0x0102_1994;
-    let kind = rustix::fs::statfs(folder).context("the file system of --dir")?.f_type;
-    anyhow::ensure!(kind != TMPFS, "{} is in memory (tmpfs): choose a --dir on a disk", folder.display());
-    Ok(())
 }

@@ -66,11 +66,11 @@ impl Lab {
         init.args(["pki", "init", "--node-name", "bench", "--node-ip", "127.0.0.1", "--data-dir"]).arg(folder);
         tools::run(&mut init)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-        let tls = wire::tls(&folder.join("pki"))?;
+        let tls = wire::tls(&folder.join("pki"), "store-ca", "store-peer")?;
         Ok(Self { folder: folder.to_path_buf(), gantry, tls, sizes, rival, threads, runtime: load::runtime()? })
     }
 
-    fn pki(&self, file: &str) -> PathBuf {
+    pub fn pki(&self, file: &str) -> PathBuf {
         self.folder.join("pki").join(file)
     }
 

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The first port of each peer's clients; its members count on from it. They are free in the benchmark's own namespace.
-const PORTS: [(&str, u16); 2] = [("state", 2410), ("leases", 2420)];
+const PORTS: [(&str, u16); 3] = [("state", 2410), ("leases", 2420), ("events", 2450)];
 const ETCD_PORT: u16 = 2430;
 const ETCD_PEER_PORT: u16 = 2440;
 /// How long a cluster may take to answer.
@@ -35,6 +35,8 @@ pub struct Layout {
 
 impl Layout {
     pub const THREE: Self = Self { members: 3, groups: &["state"] };
+    /// What one API server needs at least.
+    pub const WHOLE: Self = Self { members: 1, groups: &["state", "leases", "events"] };
 }
 
 struct Process {
@@ -130,7 +132,7 @@ impl<'a> Servers<'a> {
         command
     }
 
-    fn address(&self, group: &str, number: u16) -> String {
+    pub fn address(&self, group: &str, number: u16) -> String {
         let base = match self.peer {
             Peer::Etcd { .. } => ETCD_PORT,
             Peer::Gantry => PORTS.iter().find(|(name, _)| *name == group).map_or(0, |(_, port)| *port),

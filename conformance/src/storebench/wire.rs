@@ -51,19 +51,39 @@ impl Target {
     }
 }
 
-/// The client's side of the certificates that `gantry pki init` makes for store members and API servers.
-pub fn tls(pki: &Path) -> anyhow::Result<Arc<rustls::ClientConfig>> {
+/// The client's side of the certificates that `gantry pki init` makes: whom to trust, and as whom to appear.
+pub fn tls(pki: &Path, authority: &str, identity: &str) -> anyhow::Result<Arc<rustls::ClientConfig>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(pki.join("store-ca.crt"))?)?;
-    let certificate = CertificateDer::from_pem_file(pki.join("store-peer.crt"))?;
-    let key = PrivateKeyDer::from_pem_file(pki.join("store-peer.key"))?;
+    roots.add(CertificateDer::from_pem_file(pki.join(format!("{authority}.crt")))?)?;
+    let certificate = CertificateDer::from_pem_file(pki.join(format!("{identity}.crt")))?;
+    let key = PrivateKeyDer::from_pem_file(pki.join(format!("{identity}.key")))?;
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_client_auth_cert(vec![certificate], key)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// An HTTP/2 connection to `host:port`. How it ends is seen by the requests on it.
+pub async fn http2<B>(address: &str, tls: Arc<rustls::ClientConfig>) -> anyhow::Result<SendRequest<B>>
+where
+    B: hyper::body::Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static,
+    B::Data: Send,
+{
+    let (host, _) = address.rsplit_once(':').context("an address has a port")?;
+    let name = ServerName::try_from(host.to_owned())?;
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let stream = TlsConnector::from(tls).connect(name, stream).await?;
+    let (sender, connection) = Builder::new(TokioExecutor::new())
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .handshake(TokioIo::new(stream))
+        .await?;
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
 }
 
 /// One connection. Clones share it.
@@ -75,19 +95,7 @@ pub struct Link {
 
 impl Link {
     async fn connect(address: &str, tls: Arc<rustls::ClientConfig>) -> anyhow::Result<Self> {
-        let (host, _) = address.rsplit_once(':').context("an address has a port")?;
-        let name = ServerName::try_from(host.to_owned())?;
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let stream = TlsConnector::from(tls).connect(name, stream).await?;
-        let (sender, connection) = Builder::new(TokioExecutor::new())
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .initial_stream_window_size(STREAM_WINDOW)
-            .handshake(TokioIo::new(stream))
-            .await?;
-        // How it ends is seen by the requests on it.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(Self { sender, origin: format!("https://{address}").parse()? })
+        Ok(Self { sender: http2(address, tls).await?, origin: format!("https://{address}").parse()? })
     }
 
     pub fn kv(&self) -> KvClient<Self> {

@@ -1,5 +1,6 @@
 //! The section of the first light: one machine's cluster, from its start to many pods at once.
 
+use super::Wanted;
 use super::spread::{Spread, shown};
 use serde::Deserialize;
 use std::fmt::Write as _;
@@ -23,13 +24,12 @@ struct Report {
 }
 
 /// Builds, measures `runs` times and rewrites the section.
-pub fn run(root: &Path, runs: usize, further: &[String]) -> anyhow::Result<()> {
-    anyhow::ensure!(runs >= 5, "medians need at least 5 runs");
-    super::build(root, &["--bin", "gantry-bench", "--example", "cri_starts"])?;
-    let mut arguments = vec!["first-light".to_owned(), "--runs".to_owned(), runs.to_string()];
-    arguments.extend_from_slice(further);
-    let report: Report = serde_json::from_slice(&super::measure(root, "gantry-bench", &arguments)?)?;
-    let text = markdown(&report, runs);
+pub fn run(root: &Path, wanted: &Wanted) -> anyhow::Result<()> {
+    anyhow::ensure!(wanted.runs >= 5, "medians need at least 5 runs");
+    super::build(root, wanted, &["--bin", "gantry-bench", "--example", "cri_starts"])?;
+    let measured = super::measure(root, "gantry-bench", wanted, &["first-light"])?;
+    let report: Report = serde_json::from_slice(&measured)?;
+    let text = markdown(&report, wanted.runs);
     print!("{text}");
     super::publish(root, "first-light", &text)
 }

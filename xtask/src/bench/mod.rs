@@ -3,35 +3,57 @@
 //!
 //! A section lies between two marks; everything else in the file belongs to whoever wrote it.
 
+mod api;
 mod first_light;
 mod plot;
+mod report;
 mod spread;
 mod store;
 
 use anyhow::Context;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What is asked for.
+pub struct Wanted {
+    pub name: String,
+    /// Per figure.
+    pub runs: usize,
+    /// What the measuring program printed already.
+    pub report: Option<PathBuf>,
+    /// For the measuring program.
+    pub further: Vec<String>,
+}
+
 /// Builds, measures and rewrites the benchmark's section.
-pub fn run(root: &Path, name: &str, runs: usize, further: &[String]) -> anyhow::Result<()> {
-    match name {
-        "first-light" => first_light::run(root, runs, further),
-        "store" => store::run(root, runs, further),
-        _ => anyhow::bail!("unknown benchmark {name:?}; there are: first-light, store"),
+pub fn run(root: &Path, wanted: &Wanted) -> anyhow::Result<()> {
+    match &wanted.name[..] {
+        "first-light" => first_light::run(root, wanted),
+        "store" => store::run(root, wanted),
+        "api" => api::run(root, wanted),
+        name => anyhow::bail!("unknown benchmark {name:?}; there are: first-light, store, api"),
     }
 }
 
-/// Builds these programs of the workspace, and those before them.
-fn build(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+/// Builds these programs of the workspace, and those before them, unless nothing is measured here.
+fn build(root: &Path, wanted: &Wanted, arguments: &[&str]) -> anyhow::Result<()> {
+    if wanted.report.is_some() {
+        return Ok(());
+    }
     let cargo = ["build", "--release", "--workspace", "--bin", "gantry"];
     crate::run(Command::new("cargo").args(cargo).args(arguments).current_dir(root))
 }
 
-/// What a measuring program prints on its standard output.
-fn measure(root: &Path, program: &str, arguments: &[String]) -> anyhow::Result<Vec<u8>> {
+/// What a measuring program prints on its standard output, or printed before.
+fn measure(root: &Path, program: &str, wanted: &Wanted, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+    if let Some(path) = &wanted.report {
+        return std::fs::read(path).with_context(|| path.display().to_string());
+    }
     let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| root.join("target"), Into::into);
     let output = Command::new(target.join("release").join(program))
         .args(arguments)
+        .args(["--runs", &wanted.runs.to_string()])
+        .args(&wanted.further)
         .current_dir(root)
         .stderr(std::process::Stdio::inherit())
         .output()

@@ -1,6 +1,8 @@
 //! What the section says of given samples.
 
 use super::*;
+use crate::bench::report::{Failure, Results, merged};
+use std::collections::BTreeSet;
 
 fn figure(row: &str, name: &str, goal: Goal, ours: &[f64], theirs: &[f64]) -> Figure {
     let samples = [(OURS, ours), ("etcd 3", theirs)].into_iter().filter(|(_, samples)| !samples.is_empty());
