@@ -1,6 +1,8 @@
-//! What every cluster has from its first moment: system namespaces, default roles, priority classes, the `kubernetes` Service and
-//! its endpoints. Decides their content; everything goes through the ordinary write path, and what is there already stays.
+//! What every cluster has from its first moment: system namespaces, default roles, priority classes, the APIServices of what is
+//! served, the `kubernetes` Service and its endpoints. Decides their content; everything goes through the ordinary write path, and
+//! what is there already stays.
 
+use crate::aggregation;
 use crate::auth::UserInfo;
 use crate::auth::rbac::defaults::{self, DefaultObject};
 use crate::auth::rbac::reconcile::{Step, reconciled};
@@ -41,7 +43,20 @@ pub async fn run(core: &Core) -> Outcome<()> {
         let name = class["metadata"]["name"].as_str().unwrap_or("").to_owned();
         at.ensure(&PRIORITY_CLASS, "", &name, class).await?;
     }
+    tolerated("the APIServices of what is served", aggregation::ensure(&at).await)?;
+    tolerated("what other servers are told of this one", aggregation::publish(&at).await)?;
     at.kubernetes_service().await
+}
+
+/// A store that does not answer is asked again by the caller; an object that cannot be put right must not keep the server down.
+fn tolerated(what: &str, outcome: Outcome<()>) -> Outcome<()> {
+    match outcome {
+        Err(status) if !matches!(status.code(), 503 | 504) => {
+            tracing::warn!(what, message = %status.message, "not as it should be");
+            Ok(())
+        }
+        outcome => outcome,
+    }
 }
 
 fn priority_classes() -> Vec<Value> {

@@ -11,6 +11,14 @@ pub struct KubeletClientPem {
     pub key: String,
 }
 
+/// PEM texts for calling servers that serve other groups. The certificate's common name is `front-proxy-client`.
+#[derive(Clone, Debug, Default)]
+pub struct FrontProxyPem {
+    pub ca: String,
+    pub cert: String,
+    pub key: String,
+}
+
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The first address of the Services' network and its prefix length. `kubernetes.default` gets the first usable address.
@@ -32,6 +40,10 @@ pub struct Config {
     pub kubelet: Option<KubeletClientPem>,
     /// How much is done at once: the seats of all priority levels together, at least one.
     pub seats: usize,
+    /// Signs clients' certificates (PEM); other servers are told.
+    pub client_ca: String,
+    /// `None`: other servers cannot tell that requests come from here.
+    pub front_proxy: Option<FrontProxyPem>,
     pub history: HistoryLimits,
     /// Events that may wait for one watcher before it is cut off.
     pub watch_queue: usize,
@@ -54,6 +66,8 @@ impl Default for Config {
             token_public_key: String::new(),
             kubelet: None,
             seats: 600,
+            client_ca: String::new(),
+            front_proxy: None,
             history: HistoryLimits { age_ms: 5 * 60 * 1000, bytes: 64 << 20 },
             watch_queue: 1_024,
             bookmark_every_s: 60,

@@ -238,7 +238,7 @@ async fn agent_failure(response: http::Response<hyper::body::Incoming>) -> Statu
 }
 
 /// Carries bytes both ways until one side is done.
-async fn join(client: hyper::upgrade::OnUpgrade, agent: hyper::upgrade::OnUpgrade) {
+pub async fn join(client: hyper::upgrade::OnUpgrade, agent: hyper::upgrade::OnUpgrade) {
     let (client, agent) = match tokio::try_join!(client, agent) {
         Ok(sides) => sides,
         Err(error) => {

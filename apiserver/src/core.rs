@@ -2,6 +2,7 @@
 //! that the store does not have.
 
 use crate::admission::{self, Admission};
+use crate::aggregation::Aggregation;
 use crate::auth::authz::{Authorizer, Authorizers};
 use crate::auth::rbac::Rbac;
 use crate::auth::tokens::{TokenError, Tokens};
@@ -37,6 +38,8 @@ pub enum StartError {
     Tokens(#[from] TokenError),
     #[error("the kubelet client certificate is not usable: {0}")]
     KubeletClient(String),
+    #[error("the front-proxy client certificate is not usable: {0}")]
+    FrontProxy(String),
 }
 
 pub struct Core {
@@ -47,6 +50,7 @@ pub struct Core {
     /// The kinds of the table and the custom resources that are served now.
     registry: ArcSwap<Registry>,
     pub custom: Custom,
+    pub aggregation: Aggregation,
     pub quotas: Charges,
     pub tokens: Tokens,
     pub authorizer: Box<dyn Authorizer>,
@@ -76,6 +80,7 @@ impl Core {
             }
         }
         let rbac = Rbac::following(&groups[0]);
+        let aggregation = Aggregation::new(config.front_proxy.as_ref())?;
         Ok(Self {
             tokens: Tokens::new(&config.token_private_key, &config.token_public_key, config.issuer.clone())?,
             kubelet: config.kubelet.as_ref().map(KubeletClient::new).transpose()?,
@@ -88,6 +93,7 @@ impl Core {
             clock,
             groups,
             custom: Custom::default(),
+            aggregation,
             quotas: Charges::default(),
             registry: ArcSwap::from_pointee(built_in.clone()),
             built_in,

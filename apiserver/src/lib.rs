@@ -7,6 +7,7 @@ pub mod config;
 pub mod core;
 
 pub mod admission;
+pub mod aggregation;
 pub mod auth;
 pub mod cache;
 pub mod convert;
@@ -34,7 +35,7 @@ pub mod quota;
 pub mod server;
 
 pub use auth::UserInfo;
-pub use config::{Config, KubeletClientPem};
+pub use config::{Config, FrontProxyPem, KubeletClientPem};
 pub use core::{StartError, Stores};
 pub use in_process::InProcess;
 pub use server_api::{ApiServer, server_config};

@@ -1,6 +1,7 @@
 //! A request's way through the gates: identify → authenticate → authorise → fair queue → the verb → encode. Decides the order, and
 //! how refusals become responses; never what a verb does.
 
+use crate::aggregation::{Remote, proxy};
 use crate::auth::UserInfo;
 use crate::auth::authn::authenticate;
 use crate::auth::authz::{Attributes, Decision, forbidden};
@@ -19,6 +20,7 @@ use gantry_apimachinery::fields::FieldSelector;
 use gantry_apimachinery::protobuf;
 use gantry_apimachinery::status::Status;
 use http::{HeaderValue, Method, StatusCode, header};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -50,9 +52,12 @@ pub async fn handle(core: &Core, connection: Option<&UserInfo>, lifetime: &Lifet
     let head = request.method() == Method::HEAD;
     let (verb, resource) = labels(core, &target, request.method());
     let encoding = negotiate::output(request.headers()).unwrap_or_default().encoding;
-    let compresses =
-        request.method() == Method::GET && !long_running(&target, &query) && gzip::accepted(request.headers());
-    let outcome = gates(core, connection, lifetime, query, target, request, encoding).await;
+    let remote = core.aggregation.remote(&target);
+    let compresses = request.method() == Method::GET
+        && remote.is_none()
+        && !long_running(&target, &query)
+        && gzip::accepted(request.headers());
+    let outcome = gates(core, connection, lifetime, Addressed { query, target, remote }, request, encoding).await;
     let mut response = outcome.unwrap_or_else(|status| failure_in(encoding, &status));
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {
@@ -81,15 +86,23 @@ fn labels(core: &Core, target: &Target, method: &Method) -> (String, String) {
     }
 }
 
+/// What a request is for.
+struct Addressed {
+    query: Query,
+    target: Target,
+    /// Who serves it, if it is not this server.
+    remote: Option<Arc<Remote>>,
+}
+
 async fn gates(
     core: &Core,
     connection: Option<&UserInfo>,
     lifetime: &Lifetime,
-    query: Query,
-    target: Target,
+    addressed: Addressed,
     request: Request,
     encoding: Encoding,
 ) -> Outcome<Response> {
+    let Addressed { query, target, remote } = addressed;
     let caller = authenticate(core, request.headers(), connection).await?;
     let allow = |user: &UserInfo, what: &Attributes<'_>| core.authorizer.authorize(core, user, what);
     let user = impersonation::effective(request.headers(), caller, allow)?;
@@ -108,7 +121,7 @@ async fn gates(
     let outcome = async {
         authorise(core, &user, &target, &what)?;
         // Before the queue: a client that sends slowly holds nobody's seat.
-        let request = with_whole_body(&target, request).await?;
+        let request = if remote.is_some() { request } else { with_whole_body(&target, request).await? };
         // Held until the response's head is ready: a watch keeps its seat only while it starts.
         let seat = match &flow {
             Some(flow) => {
@@ -120,7 +133,7 @@ async fn gates(
             None => None,
         };
         let identified = Identified { core, user: &user, query, lifetime };
-        let response = answer(identified, &target, request).await?;
+        let response = answer(identified, &target, remote.as_deref(), request).await?;
         Ok(match seat.filter(|_| target.verb() == Some(Verb::List)) {
             Some(seat) => until_sent(seat, response),
             None => response,
@@ -140,9 +153,17 @@ async fn seat(core: &Core, flow: &Flow, work: Work, asked: Asked<'_>) -> Outcome
     core.fairness.enter(flow, work, asked).await.map_err(turned_away)
 }
 
-async fn answer(identified: Identified<'_>, target: &Target, request: Request) -> Outcome<Response> {
+async fn answer(
+    identified: Identified<'_>,
+    target: &Target,
+    remote: Option<&Remote>,
+    request: Request,
+) -> Outcome<Response> {
     let lasts = long_running(target, &identified.query);
     let answer = async {
+        if let Some(remote) = remote {
+            return proxy::forward(remote, identified.user, request).await;
+        }
         match target {
             Target::NonResource { path } => {
                 let Identified { core, query, .. } = &identified;

@@ -16,7 +16,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Kinds with a status that Kubernetes keeps no generation for.
-const WITHOUT_GENERATION: [&str; 11] = [
+const WITHOUT_GENERATION: [&str; 12] = [
+    "apiservices",
     "certificatesigningrequests",
     "horizontalpodautoscalers",
     "namespaces",

@@ -1,7 +1,8 @@
 //! The crate's face: make a server, start its caches, serve a listener or a caller in this process.
 
+use crate::aggregation;
 use crate::auth::UserInfo;
-use crate::auth::rbac::aggregation;
+use crate::auth::rbac::aggregation as roles;
 use crate::bootstrap;
 use crate::config::Config;
 use crate::core::{Core, StartError, Stores};
@@ -74,7 +75,8 @@ impl ApiServer {
         presence.tell(&core).await?;
         tokio::spawn(async move { presence.run(&core, shutdown).await });
         let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
-        tokio::spawn(async move { aggregation::run(&core, shutdown).await });
+        tokio::spawn(async move { roles::run(&core, shutdown).await });
+        tokio::spawn(aggregation::run(self.core.clone(), self.lifetime.shutdown.clone()));
         let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
         tokio::spawn(async move { keep::run(&core, shutdown).await });
         Ok(())

@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 pub const CLUSTER_CA: &str = "ca";
 /// Signs store members only, so that no client identity opens the store.
 pub const STORE_CA: &str = "store-ca";
+/// Signs nothing but the certificate with which the API server hands requests on to others, in their callers' names.
+pub const FRONT_PROXY_CA: &str = "front-proxy-ca";
+pub const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 pub const APISERVER: &str = "apiserver";
 pub const KUBELET_CLIENT: &str = "apiserver-kubelet-client";
 pub const STORE_PEER: &str = "store-peer";
@@ -118,7 +121,16 @@ impl Pki {
         let cluster = self.ensure_authority(CLUSTER_CA, "gantry-ca", now_s, &mut issued)?;
         let store = self.ensure_authority(STORE_CA, "gantry-store-ca", now_s, &mut issued)?;
         self.ensure(&cluster, APISERVER, &apiserver_certificate(names), now_s, &mut issued)?;
-        self.ensure(&cluster, KUBELET_CLIENT, &kubelet_client_certificate(), now_s, &mut issued)?;
+        self.ensure(
+            &cluster,
+            KUBELET_CLIENT,
+            &client_certificate("kube-apiserver-kubelet-client"),
+            now_s,
+            &mut issued,
+        )?;
+        let front_proxy = self.ensure_authority(FRONT_PROXY_CA, "gantry-front-proxy-ca", now_s, &mut issued)?;
+        let proxy_client = client_certificate(FRONT_PROXY_CLIENT);
+        self.ensure(&front_proxy, FRONT_PROXY_CLIENT, &proxy_client, now_s, &mut issued)?;
         let mut peer = store_certificate(names);
         // Members of other machines may serve with it under names that are not told again.
         let before = std::fs::read_to_string(self.certificate(STORE_PEER)).unwrap_or_default();
@@ -259,13 +271,8 @@ fn apiserver_certificate(names: &Names) -> Wanted {
     Wanted { common_name: "kube-apiserver".to_owned(), organization: None, sans, usage: Usage::Server }
 }
 
-fn kubelet_client_certificate() -> Wanted {
-    Wanted {
-        common_name: "kube-apiserver-kubelet-client".to_owned(),
-        organization: None,
-        sans: vec![],
-        usage: Usage::Client,
-    }
+fn client_certificate(name: &str) -> Wanted {
+    Wanted { common_name: name.to_owned(), organization: None, sans: vec![], usage: Usage::Client }
 }
 
 fn kubelet_certificate(node: &str, ip: IpAddr) -> Wanted {

@@ -36,7 +36,19 @@ impl Fixture {
 fn a_second_run_issues_nothing() {
     let fixture = Fixture::new();
     let first = fixture.ensure(NOW_S);
-    for name in ["ca", "store-ca", "apiserver", "admin", "scheduler", "node-m1", "kubelet-m1", "proxy-m1", "sa"] {
+    for name in [
+        "ca",
+        "store-ca",
+        "apiserver",
+        "admin",
+        "scheduler",
+        "node-m1",
+        "kubelet-m1",
+        "proxy-m1",
+        "sa",
+        "front-proxy-ca",
+        "front-proxy-client",
+    ] {
         assert!(first.iter().any(|n| n == name), "{name} is not in {first:?}");
     }
     let before = std::fs::read(&fixture.kubeconfig).unwrap();

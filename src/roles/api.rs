@@ -4,7 +4,7 @@
 use crate::pki::{self, Pki};
 use crate::problem::Problem;
 use anyhow::Context;
-use gantry_apiserver::{ApiServer, Config, KubeletClientPem, Stores, UserInfo, server_config};
+use gantry_apiserver::{ApiServer, Config, FrontProxyPem, KubeletClientPem, Stores, UserInfo, server_config};
 use gantry_client::Client;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -71,6 +71,8 @@ fn config(plan: &Plan, keys: &Pki) -> anyhow::Result<Config> {
             cert: read(&keys.certificate(pki::KUBELET_CLIENT))?,
             key: read(&keys.key(pki::KUBELET_CLIENT))?,
         }),
+        client_ca: read(&keys.certificate(pki::CLUSTER_CA))?,
+        front_proxy: front_proxy(keys)?,
         ..Config::default()
     })
 }
@@ -81,6 +83,18 @@ pub fn seats_here() -> usize {
     const EACH_CPU: usize = 100;
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     (cpus * EACH_CPU).min(Config::default().seats)
+}
+
+/// Keys that were made before there was a front proxy lack its own: then other servers are called without.
+fn front_proxy(keys: &Pki) -> anyhow::Result<Option<FrontProxyPem>> {
+    let cert = keys.certificate(pki::FRONT_PROXY_CLIENT);
+    if !cert.exists() {
+        let missing = cert.display();
+        tracing::warn!(%missing, "servers behind APIServices cannot tell that requests come from here: `gantry pki init` makes it");
+        return Ok(None);
+    }
+    let ca = read(&keys.certificate(pki::FRONT_PROXY_CA))?;
+    Ok(Some(FrontProxyPem { ca, cert: read(&cert)?, key: read(&keys.key(pki::FRONT_PROXY_CLIENT))? }))
 }
 
 fn network(cidr: &str) -> Result<(Ipv4Addr, u8), Problem> {

@@ -59,9 +59,9 @@ pub fn built_in() -> Vec<Row<'static>> {
 }
 
 /// The index at `/openapi/v3`: each document's address, with a hash of its content so that clients may cache it for ever.
-/// `edition` names the texts that the documents will be given.
-pub fn v3_index(rows: &[Row<'_>], edition: &str) -> Vec<u8> {
-    let mut paths = Map::new();
+/// `edition` names the texts that the documents will be given. `others`: documents that are not made here, with their addresses.
+pub fn v3_index(rows: &[Row<'_>], edition: &str, others: impl Iterator<Item = (String, String)>) -> Vec<u8> {
+    let mut paths: Map<String, Value> = others.map(|(path, url)| (path, json!({ "serverRelativeURL": url }))).collect();
     let versions: BTreeSet<_> = rows.iter().map(|row| (row.kind.group, row.kind.version)).collect();
     for (group, version) in versions {
         let path = group_path(group, version);

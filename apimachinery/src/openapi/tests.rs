@@ -76,7 +76,7 @@ fn schemas_carry_kubernetes_extensions() {
 
 #[test]
 fn the_index_lists_each_document_under_its_hash() {
-    let index: Value = serde_json::from_slice(&v3_index(&built_in(), "texts 1")).expect("JSON");
+    let index: Value = serde_json::from_slice(&v3_index(&built_in(), "texts 1", std::iter::empty())).expect("JSON");
     let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].as_str().expect("listed");
     assert_eq!(url, format!("/openapi/v3/apis/apps/v1?hash={}", hash(&built_in(), "apps", "v1", "texts 1")));
     assert_ne!(hash(&built_in(), "apps", "v1", "texts 1"), hash(&built_in(), "apps", "v1", "texts 2"));

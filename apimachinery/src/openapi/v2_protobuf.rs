@@ -14,13 +14,17 @@ const KIND: &str = "x-kubernetes-group-version-kind";
 pub const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 pub const ANSWERED: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-pub fn document(rows: &[Row<'_>]) -> Vec<u8> {
+/// `others`: paths with their operations that are not made from rows.
+pub fn document<'a>(rows: &[Row<'_>], others: impl Iterator<Item = (&'a str, &'a Value)>) -> Vec<u8> {
     let mut document = Writer::default();
     document.bytes(1, b"2.0");
     document.bytes(2, &info());
     let mut all = Writer::default();
     for (path, operations) in paths::of(rows, Dialect::V2) {
         all.bytes(2, &named(&path, &path_item(&operations)));
+    }
+    for (path, operations) in others {
+        all.bytes(2, &named(path, &path_item(operations)));
     }
     document.bytes(8, &all.into_bytes());
     document.into_bytes()
@@ -102,7 +106,7 @@ mod tests {
 
     #[test]
     fn kubectl_finds_that_patches_validate_fields() {
-        let document = document(&crate::openapi::built_in());
+        let document = document(&crate::openapi::built_in(), std::iter::empty());
         let paths = field(&only(&document, &[8]), 2);
         let path = paths.iter().find(|entry| only(entry, &[1]) == b"/api/v1/namespaces/{name}").expect("a Namespace");
         let patch = only(path, &[2, 8]);

@@ -11,5 +11,6 @@ mod version;
 mod webhook;
 
 pub use definition::{Definition, rank};
+pub use names::set as set_condition;
 pub use upkeep::{CLEANUP, Custom, run};
 pub use version::Version;

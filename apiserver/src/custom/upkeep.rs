@@ -53,6 +53,11 @@ impl Custom {
         let _ = tokio::time::timeout(PATIENCE, wait).await;
     }
 
+    /// Is told of each reading.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.read.subscribe()
+    }
+
     /// Waits for the first reading.
     pub async fn ready(&self) {
         // The sender lives in `self`, so it cannot be gone.

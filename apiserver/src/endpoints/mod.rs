@@ -4,17 +4,21 @@ pub mod discovery;
 mod health;
 mod prose;
 
+use crate::aggregation::Table;
+use crate::aggregation::documents::{self, V2};
 use crate::core::Core;
 use crate::fairness::dump::dump;
 use crate::http::body::{JSON, respond, text};
 use crate::http::negotiate::{self, Output};
 use crate::http::{Outcome, Query, Response};
 use crate::rest::output::respond_in;
+use discovery::View;
 use gantry_apimachinery::openapi::{self, v2_protobuf};
 use gantry_apimachinery::status::Status;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use prose::Texts;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Answers a path outside the resources.
 pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, headers: &HeaderMap) -> Outcome<Response> {
@@ -24,9 +28,15 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
     let path = if path.len() > 1 { path.trim_end_matches('/') } else { path };
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let registry = core.registry();
-    let kinds = registry.kinds();
+    let table = core.aggregation.table();
+    let view = || View::of(registry.kinds(), &table);
+    // What another server serves is described by it.
+    let rows = || -> Vec<openapi::Row<'_>> {
+        let rows = registry.open_api().into_iter();
+        rows.filter(|row| table.remote(row.kind.group, row.kind.version).is_none()).collect()
+    };
     match parts.as_slice() {
-        [] => json(headers, &json!({"paths": discovery::root_paths(kinds)})),
+        [] => json(headers, &json!({"paths": view().root_paths()})),
         ["version"] => json(headers, &version(core)),
         ["healthz" | "livez" | "readyz", ..] => health::serve(core, &parts, query).await,
         ["debug", "api_priority_and_fairness", what] => {
@@ -35,21 +45,24 @@ pub async fn serve(core: &Core, method: &Method, path: &str, query: &Query, head
         }
         ["metrics"] => Ok(text(StatusCode::OK, core.metrics.render(core))),
         ["api"] if negotiate::wants_aggregated_discovery(headers) => {
-            aggregated(&discovery::aggregated_core(kinds), headers)
+            aggregated(&view().aggregated(|group| group.is_empty()), headers)
         }
         ["apis"] if negotiate::wants_aggregated_discovery(headers) => {
-            aggregated(&discovery::aggregated_groups(kinds), headers)
+            aggregated(&view().aggregated(|group| !group.is_empty()), headers)
         }
         ["api"] => json(headers, &discovery::core_versions(core)),
-        ["apis"] => json(headers, &discovery::groups(kinds)),
-        ["api", version] => found(headers, discovery::resources(kinds, "", version)),
-        ["apis", group] => found(headers, discovery::group(kinds, group)),
-        ["apis", group, version] => found(headers, discovery::resources(kinds, group, version)),
-        ["openapi", "v2"] if wants_protobuf_v2(headers) => protobuf_v2(&registry.open_api(), headers),
-        ["openapi", "v2"] => document(headers, openapi::v2(&registry.open_api(), &Texts::of_all_groups())),
-        ["openapi", "v3"] => document(headers, openapi::v3_index(&registry.open_api(), prose::EDITION)),
-        ["openapi", "v3", "api", version] => open_api(&registry.open_api(), "", version, query, headers),
-        ["openapi", "v3", "apis", group, version] => open_api(&registry.open_api(), group, version, query, headers),
+        ["apis"] => json(headers, &view().groups()),
+        ["api", version] => found(headers, view().resources("", version)),
+        ["apis", group] => found(headers, view().group(group)),
+        ["apis", group, version] => found(headers, view().resources(group, version)),
+        ["openapi", "v2"] if wants_protobuf_v2(headers) => protobuf_v2(&rows(), &parts_v2(&table), headers),
+        ["openapi", "v2"] => {
+            let ours = openapi::v2(&rows(), &Texts::of_all_groups());
+            document(headers, documents::joined(ours, &parts_v2(&table)))
+        }
+        ["openapi", "v3"] => document(headers, index_v3(&rows(), &table)),
+        ["openapi", "v3", "api", version] => open_api(&rows(), "", version, query, headers),
+        ["openapi", "v3", "apis", group, version] => open_api(&rows(), group, version, query, headers),
         [".well-known", "openid-configuration"] => json(headers, &core.tokens.discovery()),
         ["openid", "v1", "jwks"] => {
             Ok(respond(StatusCode::OK, "application/jwk-set+json", core.tokens.jwks().to_string()))
@@ -106,8 +119,23 @@ fn wants_protobuf_v2(headers: &HeaderMap) -> bool {
     accepted.flat_map(|text| text.split(',')).any(|media_type| media_type.trim().starts_with(v2_protobuf::ASKED))
 }
 
-fn protobuf_v2(rows: &[openapi::Row<'_>], headers: &HeaderMap) -> Outcome<Response> {
-    let body = v2_protobuf::document(rows);
+/// What other servers publish, in the order of their groups.
+fn parts_v2(table: &Table) -> Vec<Arc<V2>> {
+    table.remotes().filter_map(|remote| remote.seen.load().documents.v2.clone()).collect()
+}
+
+/// The index of our documents and of those of other servers.
+fn index_v3(rows: &[openapi::Row<'_>], table: &Table) -> Vec<u8> {
+    let others = table.remotes().filter_map(|remote| {
+        let url = remote.seen.load().documents.v3.clone()?;
+        Some((format!("apis/{}", remote.group_version()), url))
+    });
+    openapi::v3_index(rows, prose::EDITION, others)
+}
+
+fn protobuf_v2(rows: &[openapi::Row<'_>], others: &[Arc<V2>], headers: &HeaderMap) -> Outcome<Response> {
+    let others = others.iter().flat_map(|part| &part.paths).map(|(path, operations)| (path.as_str(), operations));
+    let body = v2_protobuf::document(rows, others);
     let etag = etag_of(&body);
     Ok(tagged(headers, respond(StatusCode::OK, v2_protobuf::ANSWERED, body), &etag))
 }

@@ -10,6 +10,7 @@ use k8s_openapi::api::{
 };
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions;
 use k8s_openapi::apimachinery::pkg::apis::meta;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration;
 use k8s_openapi::schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
@@ -48,6 +49,7 @@ const GROUPS: &[&str] = &[
     "",
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
     "apps",
     "authentication.k8s.io",
     "authorization.k8s.io",
@@ -90,6 +92,7 @@ fn gather(to: &mut SchemaGenerator, group: &str) {
             admissionregistration::v1::ValidatingAdmissionPolicy,
             admissionregistration::v1::ValidatingAdmissionPolicyBinding),
         "apiextensions.k8s.io" => add!(to: apiextensions::v1::CustomResourceDefinition),
+        "apiregistration.k8s.io" => add!(to: apiregistration::v1::APIService),
         "apps" => add!(to: apps::v1::Deployment, apps::v1::ReplicaSet, apps::v1::DaemonSet, apps::v1::StatefulSet,
             apps::v1::ControllerRevision, autoscaling::v1::Scale),
         "authentication.k8s.io" => add!(to: authentication::v1::TokenReview, authentication::v1::SelfSubjectReview),

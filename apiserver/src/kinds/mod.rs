@@ -143,6 +143,7 @@ macro_rules! strategies {
 // One row per kind that has a strategy, in alphabetical order:
 //   folder::Struct => "group" "resource";
 strategies! {
+    apiservice::ApiService => "apiregistration.k8s.io" "apiservices";
     atmostoneclaim::AtMostOneClaim => "gantry.dev" "atmostoneclaims";
     certificatesigningrequest::CertificateSigningRequest => "certificates.k8s.io" "certificatesigningrequests";
     clusterrole::ClusterRole => "rbac.authorization.k8s.io" "clusterroles";

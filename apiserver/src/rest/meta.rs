@@ -142,7 +142,8 @@ fn validate_name(name: &str, kind: &Kind, errors: &mut FieldErrors) {
         ("", "namespaces") => names::dns1123_label(name),
         ("", "services") => names::dns1035_label(name),
         ("networking.k8s.io", "ipaddresses") => names::canonical_ip(name),
-        ("rbac.authorization.k8s.io", _) => names::path_segment(name),
+        // An APIService's name is its version and group, and the core group is empty; its strategy says more.
+        ("rbac.authorization.k8s.io", _) | ("apiregistration.k8s.io", "apiservices") => names::path_segment(name),
         _ => names::dns1123_subdomain(name),
     };
     if let Err(why) = checked {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that finds nothing has failed")]
 
 mod admission;
+mod aggregation;
 mod allocation;
 mod auth;
 mod auth_certificates;

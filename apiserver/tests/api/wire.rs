@@ -23,25 +23,31 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::sync::CancellationToken;
 
-struct Pki {
-    ca: CertifiedIssuer<'static, KeyPair>,
+pub struct Pki {
+    pub ca: CertifiedIssuer<'static, KeyPair>,
 }
 
-struct Pair {
-    cert: String,
-    key: String,
+pub struct Pair {
+    pub cert: String,
+    pub key: String,
 }
 
 impl Pki {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         Self { ca: CertifiedIssuer::self_signed(params, key_pair()).unwrap() }
     }
 
-    fn issue(&self, name: &str, group: &str) -> Pair {
+    pub fn issue(&self, name: &str, group: &str) -> Pair {
+        self.issue_for(name, group, &[])
+    }
+
+    /// Also for these DNS names.
+    pub fn issue_for(&self, name: &str, group: &str, hosts: &[&str]) -> Pair {
         let key = key_pair();
-        let mut params = CertificateParams::new(vec![]).unwrap();
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
         params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
         params.distinguished_name.push(DnType::CommonName, name);
         params.distinguished_name.push(DnType::OrganizationName, group);
@@ -49,7 +55,7 @@ impl Pki {
         Pair { cert: params.signed_by(&key, &self.ca).unwrap().pem(), key: key.serialize_pem() }
     }
 
-    async fn dial(&self, address: SocketAddr, identity: Option<&Pair>, alpn: &str) -> TlsStream<TcpStream> {
+    pub async fn dial(&self, address: SocketAddr, identity: Option<&Pair>, alpn: &str) -> TlsStream<TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.ca.pem().as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -72,7 +78,7 @@ impl Pki {
 }
 
 /// An API server on a socket, stopped when the token is cancelled.
-async fn listening(pki: &Pki, api: &Api) -> (SocketAddr, CancellationToken) {
+pub async fn listening(pki: &Pki, api: &Api) -> (SocketAddr, CancellationToken) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let own = pki.issue("kube-apiserver", "none");

@@ -1,4 +1,4 @@
-//! The rows of what has a say in other writes.
+//! The rows of what has a say in other writes, and of what hands whole groups on to other servers.
 
 use super::{CLUSTER_WIDE, STATUS, sub};
 use crate::kinds::Kind;
@@ -37,5 +37,15 @@ pub static VALIDATING_ADMISSION_POLICY_BINDING: Kind = Kind {
     plural: "validatingadmissionpolicybindings",
     singular: "validatingadmissionpolicybinding",
     categories: &["api-extensions"],
+    ..CLUSTER_WIDE
+};
+
+pub static API_SERVICE: Kind = Kind {
+    group: "apiregistration.k8s.io",
+    kind: "APIService",
+    plural: "apiservices",
+    singular: "apiservice",
+    categories: &["api-extensions"],
+    subresources: &[sub("status", STATUS, "apiregistration.k8s.io", "v1", "APIService")],
     ..CLUSTER_WIDE
 };
