@@ -1,6 +1,7 @@
 //! What an API server is told at start. Decides defaults; reads no file and no environment.
 
 use crate::cache::HistoryLimits;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// PEM texts for calling node agents. The certificate's common name is `kube-apiserver-kubelet-client`.
@@ -17,6 +18,62 @@ pub struct FrontProxyPem {
     pub ca: String,
     pub cert: String,
     pub key: String,
+}
+
+/// A server that is asked for a decision, as a kubeconfig names it. PEM texts.
+#[derive(Clone, Debug, Default)]
+pub struct WebhookServer {
+    pub url: String,
+    pub ca: String,
+    pub skip_verify: bool,
+    /// Certificate and key with which this server comes.
+    pub client: Option<(String, String)>,
+    pub bearer: Option<String>,
+}
+
+/// Who knows the tokens that this server does not.
+#[derive(Clone, Debug, Default)]
+pub struct TokenWebhook {
+    pub server: WebhookServer,
+    pub cache_s: u64,
+}
+
+/// Who knows permissions that this server does not.
+#[derive(Clone, Debug, Default)]
+pub struct AccessWebhook {
+    pub server: WebhookServer,
+    pub allowed_s: u64,
+    pub denied_s: u64,
+}
+
+/// Whose identity tokens count, and what their claims mean: Kubernetes' `--oidc-*`.
+#[derive(Clone, Debug, Default)]
+pub struct OidcConfig {
+    pub issuer_url: String,
+    pub client_id: String,
+    pub username_claim: String,
+    /// `None`: the issuer, except for email addresses; `-`: nothing.
+    pub username_prefix: Option<String>,
+    /// Empty: no groups.
+    pub groups_claim: String,
+    pub groups_prefix: String,
+    pub required_claims: BTreeMap<String, String>,
+    pub signing_algs: Vec<String>,
+    /// Whom to believe to be the issuer (PEM).
+    pub ca: String,
+}
+
+/// Proxies that say in headers whom they speak for: Kubernetes' `--requestheader-*`.
+#[derive(Clone, Debug, Default)]
+pub struct RequestHeaderConfig {
+    /// Signs proxies' certificates (PEM). The listener has to take those of both authorities.
+    pub ca: String,
+    /// Their common names; none: any.
+    pub allowed_names: Vec<String>,
+    pub username_headers: Vec<String>,
+    pub uid_headers: Vec<String>,
+    pub group_headers: Vec<String>,
+    pub extra_prefixes: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -44,6 +101,11 @@ pub struct Config {
     pub client_ca: String,
     /// `None`: other servers cannot tell that requests come from here.
     pub front_proxy: Option<FrontProxyPem>,
+    pub request_header: Option<RequestHeaderConfig>,
+    pub bootstrap_tokens: bool,
+    pub oidc: Option<OidcConfig>,
+    pub token_webhook: Option<TokenWebhook>,
+    pub access_webhook: Option<AccessWebhook>,
     pub history: HistoryLimits,
     /// Events that may wait for one watcher before it is cut off.
     pub watch_queue: usize,
@@ -68,6 +130,11 @@ impl Default for Config {
             seats: 600,
             client_ca: String::new(),
             front_proxy: None,
+            request_header: None,
+            bootstrap_tokens: false,
+            oidc: None,
+            token_webhook: None,
+            access_webhook: None,
             history: HistoryLimits { age_ms: 5 * 60 * 1000, bytes: 64 << 20 },
             watch_queue: 1_024,
             bookmark_every_s: 60,

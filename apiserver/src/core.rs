@@ -3,9 +3,14 @@
 
 use crate::admission::{self, Admission};
 use crate::aggregation::Aggregation;
-use crate::auth::authz::{Authorizer, Authorizers};
+use crate::auth::UserInfo;
+use crate::auth::authz::{Attributes, Authorizer, Authorizers, Decision};
+use crate::auth::oidc::Oidc;
+use crate::auth::peers::Peers;
 use crate::auth::rbac::Rbac;
 use crate::auth::tokens::{TokenError, Tokens};
+use crate::auth::webhook::access::AccessReviews;
+use crate::auth::webhook::review::TokenReviews;
 use crate::cache::{Group, Object};
 use crate::config::Config;
 use crate::connect::KubeletClient;
@@ -40,6 +45,12 @@ pub enum StartError {
     KubeletClient(String),
     #[error("the front-proxy client certificate is not usable: {0}")]
     FrontProxy(String),
+    #[error("OIDC: {0}")]
+    Oidc(String),
+    #[error("the {0} webhook: {1}")]
+    Webhook(&'static str, String),
+    #[error("the authorities of clients and of proxies: {0}")]
+    RequestHeader(String),
 }
 
 pub struct Core {
@@ -53,7 +64,11 @@ pub struct Core {
     pub aggregation: Aggregation,
     pub quotas: Charges,
     pub tokens: Tokens,
+    pub peers: Peers,
+    pub oidc: Option<Oidc>,
+    pub token_reviews: Option<TokenReviews>,
     pub authorizer: Box<dyn Authorizer>,
+    access_reviews: Option<AccessReviews>,
     pub rbac: Arc<Rbac>,
     pub fairness: Arc<Fairness>,
     pub admission: Vec<Box<dyn Admission>>,
@@ -84,6 +99,10 @@ impl Core {
         Ok(Self {
             tokens: Tokens::new(&config.token_private_key, &config.token_public_key, config.issuer.clone())?,
             kubelet: config.kubelet.as_ref().map(KubeletClient::new).transpose()?,
+            peers: Peers::new(&config)?,
+            oidc: config.oidc.as_ref().map(|config| Oidc::new(config, clock.clone())).transpose()?,
+            token_reviews: config.token_webhook.as_ref().map(TokenReviews::new).transpose()?,
+            access_reviews: config.access_webhook.as_ref().map(AccessReviews::new).transpose()?,
             authorizer: Box::new(Authorizers { rbac: rbac.clone() }),
             rbac,
             fairness: Fairness::following(&groups[0], config.seats),
@@ -110,6 +129,19 @@ impl Core {
         let mut registry = self.built_in.clone();
         custom.into_iter().for_each(|served| registry.add(served));
         self.registry.store(Arc::new(registry));
+    }
+
+    /// Whether somebody may do something: by what is known here, or else by whom there is to ask.
+    pub async fn authorize(&self, user: &UserInfo, what: &Attributes<'_>) -> Decision {
+        let here = self.authorizer.authorize(self, user, what);
+        match (&here, &self.access_reviews) {
+            (Decision::Deny(_), Some(reviews)) => match reviews.decide(user, what, self.clock.boottime_ms()).await {
+                // What is missing here helps more than silence.
+                Decision::Deny(why) if why.is_empty() => here,
+                decision => decision,
+            },
+            _ => here,
+        }
     }
 
     /// A stored kind of the table.

@@ -1,7 +1,7 @@
 //! The server as a service inside this process. Decides nothing: a caller here has an identity and passes every gate like one
 //! that came over the network.
 
-use crate::auth::UserInfo;
+use crate::auth::peers::Peer;
 use crate::core::Core;
 use crate::http::body::{Body, BoxError, boxed};
 use crate::pipeline::{Lifetime, handle};
@@ -16,7 +16,7 @@ use std::task::{Context, Poll};
 #[derive(Clone)]
 pub struct InProcess {
     pub(crate) core: Arc<Core>,
-    pub(crate) user: Arc<UserInfo>,
+    pub(crate) peer: Arc<Peer>,
     pub(crate) lifetime: Lifetime,
 }
 
@@ -44,6 +44,6 @@ impl InProcess {
         self,
         request: http::Request<Body>,
     ) -> Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>> {
-        Box::pin(async move { Ok(handle(&self.core, Some(&self.user), &self.lifetime, request).await) })
+        Box::pin(async move { Ok(handle(&self.core, &self.peer, &self.lifetime, request).await) })
     }
 }

@@ -35,7 +35,10 @@ pub mod quota;
 pub mod server;
 
 pub use auth::UserInfo;
-pub use config::{Config, FrontProxyPem, KubeletClientPem};
+pub use config::{
+    AccessWebhook, Config, FrontProxyPem, KubeletClientPem, OidcConfig, RequestHeaderConfig, TokenWebhook,
+    WebhookServer,
+};
 pub use core::{StartError, Stores};
 pub use in_process::InProcess;
 pub use server_api::{ApiServer, server_config};

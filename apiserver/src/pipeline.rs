@@ -6,6 +6,7 @@ use crate::auth::UserInfo;
 use crate::auth::authn::authenticate;
 use crate::auth::authz::{Attributes, Decision, forbidden};
 use crate::auth::impersonation;
+use crate::auth::peers::Peer;
 use crate::core::Core;
 use crate::endpoints;
 use crate::fairness::{Asked, Flow, Rejected, Seat, Work, until_sent, width};
@@ -19,7 +20,7 @@ use crate::route;
 use gantry_apimachinery::fields::FieldSelector;
 use gantry_apimachinery::protobuf;
 use gantry_apimachinery::status::Status;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -44,8 +45,8 @@ pub struct Identified<'a> {
     pub lifetime: &'a Lifetime,
 }
 
-/// Answers any request. `connection`: the identity of the connection, from its client certificate or its in-process caller.
-pub async fn handle(core: &Core, connection: Option<&UserInfo>, lifetime: &Lifetime, request: Request) -> Response {
+/// Answers any request. `peer`: who is at the other end of the connection.
+pub async fn handle(core: &Core, peer: &Peer, lifetime: &Lifetime, request: Request) -> Response {
     let started = Instant::now();
     let query = Query::parse(request.uri().query());
     let target = Target::parse(request.method(), request.uri().path(), &query);
@@ -57,7 +58,7 @@ pub async fn handle(core: &Core, connection: Option<&UserInfo>, lifetime: &Lifet
         && remote.is_none()
         && !long_running(&target, &query)
         && gzip::accepted(request.headers());
-    let outcome = gates(core, connection, lifetime, Addressed { query, target, remote }, request, encoding).await;
+    let outcome = gates(core, peer, lifetime, Addressed { query, target, remote }, request, encoding).await;
     let mut response = outcome.unwrap_or_else(|status| failure_in(encoding, &status));
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {
@@ -96,16 +97,15 @@ struct Addressed {
 
 async fn gates(
     core: &Core,
-    connection: Option<&UserInfo>,
+    peer: &Peer,
     lifetime: &Lifetime,
     addressed: Addressed,
     request: Request,
     encoding: Encoding,
 ) -> Outcome<Response> {
     let Addressed { query, target, remote } = addressed;
-    let caller = authenticate(core, request.headers(), connection).await?;
-    let allow = |user: &UserInfo, what: &Attributes<'_>| core.authorizer.authorize(core, user, what);
-    let user = impersonation::effective(request.headers(), caller, allow)?;
+    let caller = authenticate(core, request.headers(), peer).await?;
+    let user = effective(core, request.headers(), caller).await?;
     // As the list will read it, so that nothing is allowed for another selection than the one that is answered.
     let selector = query.get("fieldSelector").and_then(|text| FieldSelector::parse(text).ok()).unwrap_or_default();
     let method = match &target {
@@ -119,7 +119,7 @@ async fn gates(
     };
     let flow = (!passes_by(&target)).then(|| core.fairness.classify(&user, &what));
     let outcome = async {
-        authorise(core, &user, &target, &what)?;
+        authorise(core, &user, &target, &what).await?;
         // Before the queue: a client that sends slowly holds nobody's seat.
         let request = if remote.is_some() { request } else { with_whole_body(&target, request).await? };
         // Held until the response's head is ready: a watch keeps its seat only while it starts.
@@ -182,6 +182,15 @@ async fn answer(
     timeout(ANSWER_WITHIN, answer).await.map_err(late)?
 }
 
+/// Who the request comes from: the caller, or whom the caller may be.
+async fn effective(core: &Core, headers: &HeaderMap, caller: UserInfo) -> Outcome<UserInfo> {
+    let Some(other) = impersonation::asked(headers)? else { return Ok(caller) };
+    for what in other.needed() {
+        allowed(core, &caller, &what).await?;
+    }
+    Ok(other.into_user())
+}
+
 /// Streams, which last as long as their client wants: watches, followed logs and what is tunnelled to a container.
 fn long_running(target: &Target, query: &Query) -> bool {
     let Target::Resource { verb, path } = target else { return false };
@@ -210,18 +219,20 @@ async fn with_whole_body(target: &Target, request: Request) -> Outcome<Request> 
     Ok(Request::from_parts(parts, full(body)))
 }
 
-fn authorise(core: &Core, user: &UserInfo, target: &Target, what: &Attributes<'_>) -> Outcome<()> {
-    allowed(core, user, what)?;
+async fn authorise(core: &Core, user: &UserInfo, target: &Target, what: &Attributes<'_>) -> Outcome<()> {
+    allowed(core, user, what).await?;
     // A WebSocket begins as a read, but what goes through it is no read: as Kubernetes since 1.35.
     match target {
-        Target::Resource { path, .. } if tunnels(path) => allowed(core, user, &Attributes { verb: "create", ..*what }),
+        Target::Resource { path, .. } if tunnels(path) => {
+            allowed(core, user, &Attributes { verb: "create", ..*what }).await
+        }
         _ => Ok(()),
     }
 }
 
 /// Refuses what is not allowed.
-pub fn allowed(core: &Core, user: &UserInfo, what: &Attributes<'_>) -> Outcome<()> {
-    match core.authorizer.authorize(core, user, what) {
+pub async fn allowed(core: &Core, user: &UserInfo, what: &Attributes<'_>) -> Outcome<()> {
+    match core.authorize(user, what).await {
         Decision::Allow(_) => Ok(()),
         Decision::Deny(why) => Err(forbidden(user, what, &why).into()),
     }
@@ -235,6 +246,7 @@ pub fn attributes<'a>(verb: &'a str, path: &'a ResourcePath, selector: &'a Field
     Attributes {
         verb,
         group: &path.group,
+        version: &path.version,
         resource: &path.resource,
         subresource: &path.subresource,
         namespace: if itself { &path.name } else { &path.namespace },

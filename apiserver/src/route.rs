@@ -23,6 +23,7 @@ use gantry_apimachinery::status::{Details, Status};
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Answers a request for a resource.
@@ -267,7 +268,13 @@ async fn posted(
     match (kind.group, kind.kind) {
         ("gantry.dev", "BindingBatch") => {
             let batch = Batch::read(object)?;
-            let allowed = |namespace: &str| may_bind(at, namespace);
+            // Each namespace is asked about once.
+            let mut may: BTreeMap<&str, Outcome<()>> = BTreeMap::new();
+            for namespace in batch.namespaces() {
+                may.insert(namespace, may_bind(at, namespace).await);
+            }
+            let allowed =
+                |namespace: &str| may.get(namespace).cloned().unwrap_or_else(|| Err(Status::unauthorized().into()));
             writer.value(StatusCode::OK, &batch::run(at.core, &batch, now, allowed).await?)
         }
         ("", "Binding") => {
@@ -298,7 +305,7 @@ fn output(headers: &HeaderMap) -> Output {
     Output { projection: Projection::Whole, ..output }
 }
 
-fn may_bind(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
+async fn may_bind(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
     let path = ResourcePath {
         version: "v1".into(),
         resource: "pods".into(),
@@ -308,7 +315,7 @@ fn may_bind(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
     };
     let selector = FieldSelector::everything();
     let what = attributes("create", &path, &selector);
-    allowed(at.core, at.user, &what)
+    allowed(at.core, at.user, &what).await
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Connections: TLS, HTTP/1.1 and HTTP/2, client certificates, graceful end. Decides windows and stream limits; never what a
 //! request means.
 
-use crate::auth::UserInfo;
-use crate::auth::authn::from_certificate;
 use crate::core::Core;
 use crate::http::body::boxed;
 use crate::pipeline::{Lifetime, handle};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use rustls_pki_types::UnixTime;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,13 +88,13 @@ async fn connection(
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
-    let certificates = stream.get_ref().1.peer_certificates();
-    let user: Option<Arc<UserInfo>> =
-        certificates.and_then(|chain| chain.first()).and_then(|leaf| from_certificate(leaf)).map(Arc::new);
+    let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(core.clock.now().secs()).unwrap_or(0)));
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let peer = Arc::new(core.peers.identify(chain, now));
     let shutdown = lifetime.shutdown.clone();
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-        let (core, user, lifetime) = (core.clone(), user.clone(), lifetime.clone());
-        async move { Ok::<_, Infallible>(handle(&core, user.as_deref(), &lifetime, request.map(boxed)).await) }
+        let (core, peer, lifetime) = (core.clone(), peer.clone(), lifetime.clone());
+        async move { Ok::<_, Infallible>(handle(&core, &peer, &lifetime, request.map(boxed)).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder

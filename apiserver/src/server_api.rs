@@ -2,6 +2,7 @@
 
 use crate::aggregation;
 use crate::auth::UserInfo;
+use crate::auth::peers::Peer;
 use crate::auth::rbac::aggregation as roles;
 use crate::bootstrap;
 use crate::config::Config;
@@ -56,6 +57,14 @@ impl ApiServer {
         }
         let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
         tokio::spawn(crate::custom::run(core, shutdown.clone()));
+        if self.core.oidc.is_some() {
+            let (core, shutdown) = (self.core.clone(), shutdown.clone());
+            tokio::spawn(async move {
+                if let Some(oidc) = &core.oidc {
+                    oidc.run(shutdown).await;
+                }
+            });
+        }
         tokio::spawn(crate::quota::run(self.core.clone(), shutdown));
         self.core.custom.ready().await;
         let mut tries = 0;
@@ -100,7 +109,7 @@ impl ApiServer {
 
     /// The way in for a component of this process, with its own identity through every gate.
     pub fn in_process(&self, user: UserInfo) -> InProcess {
-        InProcess { core: self.core.clone(), user: Arc::new(user), lifetime: self.lifetime.clone() }
+        InProcess { core: self.core.clone(), peer: Arc::new(Peer::user(user)), lifetime: self.lifetime.clone() }
     }
 
     pub fn core(&self) -> &Core {

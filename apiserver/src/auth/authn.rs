@@ -1,8 +1,9 @@
-//! Authentication: a client certificate or a bound service-account token becomes a `UserInfo`. Decides who is calling; a token is
-//! worth nothing once its account, pod or node is gone.
+//! Authentication: a certificate, a proxy's word or a token becomes a `UserInfo`. Decides who is calling and whom to ask in which
+//! order; a service account's token is worth nothing once its account, pod or node is gone.
 
-use super::UserInfo;
+use super::peers::Peer;
 use super::tokens::{Claims, Reference};
+use super::{UserInfo, bootstrap_tokens, oidc};
 use crate::core::Core;
 use crate::http::Outcome;
 use gantry_apimachinery::kinds::{Kind, NODE, POD, SECRET, SERVICE_ACCOUNT};
@@ -19,26 +20,67 @@ pub fn from_certificate(der: &[u8]) -> Option<UserInfo> {
     (!name.is_empty()).then(|| UserInfo::new(name, &groups))
 }
 
-/// The caller. A bearer token that is not valid is refused, also when the connection has a certificate's identity.
-pub async fn authenticate(core: &Core, headers: &HeaderMap, connection: Option<&UserInfo>) -> Outcome<UserInfo> {
+/// Whom a token stands for, and for which of the asked audiences it is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authenticated {
+    pub user: UserInfo,
+    pub audiences: Vec<String>,
+}
+
+/// The caller: whom a proxy speaks for, or the connection's own user, or a token's. A bearer token that is not valid is refused.
+pub async fn authenticate(core: &Core, headers: &HeaderMap, peer: &Peer) -> Outcome<UserInfo> {
+    if peer.is_proxy
+        && let Some(user) = core.peers.spoken_for(headers)
+    {
+        return Ok(user);
+    }
     let bearer = headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok()).and_then(|text| {
         let (scheme, token) = text.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
     });
-    match (connection, bearer) {
+    match (&peer.user, bearer) {
         (Some(user), _) => Ok(user.clone()),
         (None, Some(token)) => {
-            let audience = core.config.audience.clone();
-            token_user(core, token, &[&audience]).await.ok_or_else(|| Status::unauthorized().into())
+            let audience = core.config.audience.as_str();
+            let found = by_token(core, token, &[audience]).await;
+            found.map(|found| found.user).ok_or_else(|| Status::unauthorized().into())
         }
         (None, None) => Ok(UserInfo::anonymous()),
     }
 }
 
-/// The account that a token speaks for, if it is valid now.
-pub async fn token_user(core: &Core, token: &str, audiences: &[&str]) -> Option<UserInfo> {
-    let claims = core.tokens.verify(token, audiences, core.clock.now()).ok()?;
-    alive(core, &claims).await.then(|| user(&claims))
+/// Whom a token stands for now: a service account, a machine that joins, somebody of the OIDC issuer, or whom the webhook knows.
+pub async fn by_token(core: &Core, token: &str, audiences: &[&str]) -> Option<Authenticated> {
+    let now = core.clock.now();
+    if let Ok(claims) = core.tokens.verify(token, audiences, now) {
+        let meant = audiences.iter().filter(|asked| claims.aud.iter().any(|aud| aud == **asked));
+        let audiences = meant.map(|one| (*one).to_owned()).collect();
+        return alive(core, &claims).await.then(|| Authenticated { user: user(&claims), audiences });
+    }
+    // One of ours that is worth nothing is nobody else's business.
+    if oidc::unverified(token).is_some_and(|claims| claims["iss"] == core.tokens.issuer.as_str()) {
+        return None;
+    }
+    let own = core.config.audience.as_str();
+    // These know no audiences: they are meant for this server.
+    if audiences.contains(&own) {
+        let found = |user| Some(Authenticated { user, audiences: vec![own.to_owned()] });
+        if core.config.bootstrap_tokens
+            && let Some(user) = bootstrap_tokens::user(core, token)
+        {
+            return found(user);
+        }
+        let said = match &core.oidc {
+            Some(oidc) => oidc.user(token, now.secs()).await,
+            None => None,
+        };
+        match said {
+            Some(Ok(user)) => return found(user),
+            Some(Err(why)) => tracing::debug!(why, "a token of the OIDC issuer is not valid"),
+            None => {}
+        }
+    }
+    core.token_reviews.as_ref()?.user(token, audiences, own, core.clock.boottime_ms()).await
 }
 
 async fn alive(core: &Core, claims: &Claims) -> bool {

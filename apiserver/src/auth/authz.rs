@@ -14,6 +14,8 @@ pub struct Attributes<'a> {
     /// A resource verb, or the method in lower case for other paths.
     pub verb: &'a str,
     pub group: &'a str,
+    /// For whom else is asked; the rules here know none.
+    pub version: &'a str,
     pub resource: &'a str,
     pub subresource: &'a str,
     pub namespace: &'a str,
@@ -46,12 +48,15 @@ pub enum Grant {
     /// A node agent's own business.
     Node,
     Role(RoleGrant),
+    /// Another server allows it, for this reason.
+    Webhook(String),
 }
 
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Always | Self::Node => Ok(()),
+            Self::Webhook(reason) => f.write_str(reason),
             Self::Role(grant) => write!(f, "RBAC: allowed by {grant}"),
         }
     }

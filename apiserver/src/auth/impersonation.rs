@@ -2,7 +2,7 @@
 //! comes from.
 
 use super::UserInfo;
-use super::authz::{Attributes, Decision, forbidden};
+use super::authz::Attributes;
 use crate::http::Outcome;
 use gantry_apimachinery::status::Status;
 use http::HeaderMap;
@@ -16,14 +16,19 @@ const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const ACCOUNT: &str = "system:serviceaccount:";
 
-/// Who the request comes from: the caller, or whom the caller impersonates. `allow` says what the caller may.
-pub fn effective(
-    headers: &HeaderMap,
-    caller: UserInfo,
-    allow: impl Fn(&UserInfo, &Attributes<'_>) -> Decision,
-) -> Outcome<UserInfo> {
+/// As whom a request wants to be.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Impersonation {
+    username: String,
+    groups: Vec<String>,
+    uid: String,
+    extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Reads the headers.
+pub fn asked(headers: &HeaderMap) -> Outcome<Option<Impersonation>> {
     let asked = |name: &str| name == USER || name == GROUP || name == UID || name.starts_with(EXTRA);
-    let Some(first) = headers.keys().map(http::HeaderName::as_str).find(|name| asked(name)) else { return Ok(caller) };
+    let Some(first) = headers.keys().map(http::HeaderName::as_str).find(|name| asked(name)) else { return Ok(None) };
     let texts = |name: &str| -> Vec<String> {
         headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect()
     };
@@ -37,36 +42,34 @@ pub fn effective(
         }
     }
     let (groups, uid) = (texts(GROUP), texts(UID).into_iter().next().unwrap_or_default());
-    for what in needed(&username, &groups, &uid, &extra) {
-        if let Decision::Deny(why) = allow(&caller, &what) {
-            return Err(forbidden(&caller, &what, &why).into());
-        }
-    }
-    Ok(UserInfo { groups: groups_of(&username, groups), username, uid, extra })
+    Ok(Some(Impersonation { username, groups, uid, extra }))
 }
 
-/// Every part of the identity is granted by itself.
-fn needed<'a>(
-    username: &'a str,
-    groups: &'a [String],
-    uid: &'a str,
-    extra: &'a BTreeMap<String, Vec<String>>,
-) -> Vec<Attributes<'a>> {
-    let part =
-        |group, resource, name| Attributes { verb: "impersonate", group, resource, name, ..Attributes::default() };
-    let mut all = vec![match account(username) {
-        Some((namespace, name)) => Attributes { namespace, ..part("", "serviceaccounts", name) },
-        None => part("", "users", username),
-    }];
-    all.extend(groups.iter().map(|group| part("", "groups", group.as_str())));
-    for (key, values) in extra {
-        let value = |value: &'a String| Attributes { subresource: key, ..part(AUTHENTICATION, "userextras", value) };
-        all.extend(values.iter().map(value));
+impl Impersonation {
+    /// What the caller must be allowed: every part of the identity is granted by itself.
+    pub fn needed(&self) -> Vec<Attributes<'_>> {
+        let part =
+            |group, resource, name| Attributes { verb: "impersonate", group, resource, name, ..Attributes::default() };
+        let mut all = vec![match account(&self.username) {
+            Some((namespace, name)) => Attributes { namespace, ..part("", "serviceaccounts", name) },
+            None => part("", "users", self.username.as_str()),
+        }];
+        all.extend(self.groups.iter().map(|group| part("", "groups", group.as_str())));
+        for (key, values) in &self.extra {
+            let value = |value| Attributes { subresource: key.as_str(), ..part(AUTHENTICATION, "userextras", value) };
+            all.extend(values.iter().map(|one| value(one.as_str())));
+        }
+        if !self.uid.is_empty() {
+            all.push(part(AUTHENTICATION, "uids", self.uid.as_str()));
+        }
+        all
     }
-    if !uid.is_empty() {
-        all.push(part(AUTHENTICATION, "uids", uid));
+
+    /// Who the request then comes from.
+    pub fn into_user(self) -> UserInfo {
+        let groups = groups_of(&self.username, self.groups);
+        UserInfo { groups, username: self.username, uid: self.uid, extra: self.extra }
     }
-    all
 }
 
 /// Namespace and name of the service account that a user name is.
@@ -97,63 +100,70 @@ fn percent_decoded(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::authz::Grant;
+    use crate::auth::authz::forbidden;
     use http::{HeaderName, HeaderValue};
 
-    fn asked(caller: UserInfo, headers: &[(&'static str, &'static str)]) -> Outcome<UserInfo> {
-        let pairs =
-            headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let mut map = HeaderMap::new();
+    fn wanted(pairs: &[(&'static str, &'static str)]) -> Outcome<Option<Impersonation>> {
+        let mut headers = HeaderMap::new();
         for (name, value) in pairs {
-            map.append(name, value);
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        effective(&map, caller, |caller, what| {
-            // `helper` may be the user bob and no more.
-            let bob = caller.username == "helper" && (what.resource, what.name) == ("users", "bob");
-            let allowed = bob || caller.in_group("system:masters");
-            if allowed { Decision::Allow(Grant::Always) } else { Decision::Deny(String::new()) }
-        })
+        asked(&headers)
+    }
+
+    fn user(pairs: &[(&'static str, &'static str)]) -> UserInfo {
+        wanted(pairs).unwrap().unwrap().into_user()
     }
 
     #[test]
     fn the_identity_is_the_one_asked_for() {
-        let admin = || UserInfo::new("admin", &["system:masters"]);
-        let bob =
-            asked(admin(), &[(USER, "bob"), (GROUP, "a"), (GROUP, "b"), ("impersonate-extra-x%2fy", "1")]).unwrap();
+        let bob = user(&[(USER, "bob"), (GROUP, "a"), (GROUP, "b"), ("impersonate-extra-x%2fy", "1")]);
         assert_eq!((bob.username.as_str(), bob.groups.join(" ")), ("bob", "a b system:authenticated".to_owned()));
         assert_eq!(bob.extra["x/y"], ["1"]);
-        let account = asked(admin(), &[(USER, "system:serviceaccount:ns:a")]).unwrap();
+        let account = user(&[(USER, "system:serviceaccount:ns:a")]);
         assert!(account.in_group("system:serviceaccounts:ns") && !account.in_group("system:masters"));
-        assert_eq!(asked(admin(), &[(USER, "system:anonymous")]).unwrap().groups, ["system:unauthenticated"]);
-        assert_eq!(asked(admin(), &[("accept", "x")]).unwrap(), admin());
-        assert_eq!(asked(admin(), &[(GROUP, "a")]).unwrap_err().code(), 400);
+        assert_eq!(user(&[(USER, "system:anonymous")]).groups, ["system:unauthenticated"]);
+        assert_eq!(wanted(&[("accept", "x")]).unwrap(), None);
+        assert_eq!(wanted(&[(GROUP, "a")]).unwrap_err().code(), 400);
     }
 
     #[test]
     fn every_part_of_the_identity_must_be_allowed() {
-        let check = |more: &[(&'static str, &'static str)], expect: &str| {
-            let headers = [&[(USER, "bob")], more].concat();
-            let said =
-                asked(UserInfo::new("helper", &[]), &headers).map_or_else(|status| status.message, |_| String::new());
-            assert_eq!(said, expect);
+        let helper = UserInfo::new("helper", &[]);
+        let check = |pairs: &[(&'static str, &'static str)], expect: &[&str]| {
+            let wanted = wanted(pairs).unwrap().unwrap();
+            let refusals: Vec<String> =
+                wanted.needed().iter().map(|what| forbidden(&helper, what, "").message).collect();
+            assert_eq!(refusals, expect);
         };
-        check(&[], "");
+        let bob = "users \"bob\" is forbidden: User \"helper\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope";
+        check(&[(USER, "bob")], &[bob]);
         check(
-            &[(GROUP, "a")],
-            "groups \"a\" is forbidden: User \"helper\" cannot impersonate resource \"groups\" in API group \"\" at the cluster scope",
+            &[(USER, "bob"), (GROUP, "a")],
+            &[
+                bob,
+                "groups \"a\" is forbidden: User \"helper\" cannot impersonate resource \"groups\" in API group \"\" at the cluster scope",
+            ],
         );
         check(
-            &[("impersonate-extra-scopes", "v")],
-            "userextras.authentication.k8s.io \"v\" is forbidden: User \"helper\" cannot impersonate resource \"userextras/scopes\" in API group \"authentication.k8s.io\" at the cluster scope",
+            &[(USER, "bob"), ("impersonate-extra-scopes", "v")],
+            &[
+                bob,
+                "userextras.authentication.k8s.io \"v\" is forbidden: User \"helper\" cannot impersonate resource \"userextras/scopes\" in API group \"authentication.k8s.io\" at the cluster scope",
+            ],
         );
         check(
-            &[(UID, "u")],
-            "uids.authentication.k8s.io \"u\" is forbidden: User \"helper\" cannot impersonate resource \"uids\" in API group \"authentication.k8s.io\" at the cluster scope",
+            &[(USER, "bob"), (UID, "u")],
+            &[
+                bob,
+                "uids.authentication.k8s.io \"u\" is forbidden: User \"helper\" cannot impersonate resource \"uids\" in API group \"authentication.k8s.io\" at the cluster scope",
+            ],
         );
-        let account = asked(UserInfo::new("helper", &[]), &[(USER, "system:serviceaccount:ns:a")]).unwrap_err();
-        assert_eq!(
-            account.message,
-            "serviceaccounts \"a\" is forbidden: User \"helper\" cannot impersonate resource \"serviceaccounts\" in API group \"\" in the namespace \"ns\""
+        check(
+            &[(USER, "system:serviceaccount:ns:a")],
+            &[
+                "serviceaccounts \"a\" is forbidden: User \"helper\" cannot impersonate resource \"serviceaccounts\" in API group \"\" in the namespace \"ns\"",
+            ],
         );
     }
 }

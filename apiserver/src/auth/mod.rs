@@ -3,9 +3,15 @@
 pub mod authn;
 pub mod authz;
 pub mod impersonation;
-mod node;
-pub mod rbac;
+pub mod peers;
 pub mod tokens;
+
+mod answers;
+mod bootstrap_tokens;
+mod node;
+pub mod oidc;
+pub mod rbac;
+pub mod webhook;
 
 use std::collections::BTreeMap;
 

@@ -10,6 +10,7 @@ use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 pub const MAX_ITEMS: usize = 256;
 /// Times that an item is tried again because its pod changed in something else.
@@ -52,6 +53,12 @@ impl Batch {
             return Err(Status::bad_request(format!("items: at most {MAX_ITEMS} binds at once")).into());
         }
         Ok(batch)
+    }
+}
+
+impl Batch {
+    pub fn namespaces(&self) -> BTreeSet<&str> {
+        self.items.iter().map(|item| item.namespace.as_str()).collect()
     }
 }
 

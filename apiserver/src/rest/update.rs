@@ -257,7 +257,7 @@ pub async fn replace(call: &Call<'_>, body: Value) -> Outcome<Written> {
                 name: call.name,
                 ..authz::Attributes::default()
             };
-            allowed(call.core, call.user, &what)?;
+            allowed(call.core, call.user, &what).await?;
             create(call, body).await
         }
         outcome => outcome,

@@ -2,7 +2,7 @@
 //! authenticator's and the authoriser's.
 
 use crate::auth::UserInfo;
-use crate::auth::authn::token_user;
+use crate::auth::authn::by_token;
 use crate::auth::authz::{Attributes, Decision};
 use crate::auth::rbac::rule::Rule;
 use crate::core::Core;
@@ -18,11 +18,11 @@ pub async fn answer(core: &Core, user: &UserInfo, kind: &str, namespace: &str, m
         "TokenReview" => token(core, &body).await?,
         "SelfSubjectAccessReview" => {
             valid(kind, &body["spec"], true)?;
-            access(core, user, &body["spec"])
+            access(core, user, &body["spec"]).await
         }
         "SubjectAccessReview" => {
             valid(kind, &body["spec"], false)?;
-            access(core, &subject(&body), &body["spec"])
+            access(core, &subject(&body), &body["spec"]).await
         }
         "LocalSubjectAccessReview" => {
             valid(kind, &body["spec"], false)?;
@@ -30,7 +30,7 @@ pub async fn answer(core: &Core, user: &UserInfo, kind: &str, namespace: &str, m
                 let text = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
                 return Err(Status::bad_request(text).into());
             }
-            access(core, &subject(&body), &body["spec"])
+            access(core, &subject(&body), &body["spec"]).await
         }
         "SelfSubjectRulesReview" => match str_at(&body, "spec.namespace") {
             "" => return Err(Status::bad_request("no namespace on request").into()),
@@ -78,7 +78,7 @@ fn subject(body: &Value) -> UserInfo {
     }
 }
 
-fn access(core: &Core, user: &UserInfo, spec: &Value) -> Value {
+async fn access(core: &Core, user: &UserInfo, spec: &Value) -> Value {
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let what = if other.is_object() {
         Attributes { verb: str_at(other, "verb"), path: Some(str_at(other, "path")), ..Attributes::default() }
@@ -86,6 +86,7 @@ fn access(core: &Core, user: &UserInfo, spec: &Value) -> Value {
         Attributes {
             verb: str_at(resource, "verb"),
             group: str_at(resource, "group"),
+            version: str_at(resource, "version"),
             resource: str_at(resource, "resource"),
             subresource: str_at(resource, "subresource"),
             namespace: str_at(resource, "namespace"),
@@ -94,7 +95,7 @@ fn access(core: &Core, user: &UserInfo, spec: &Value) -> Value {
             ..Attributes::default()
         }
     };
-    let (allowed, reason) = match core.authorizer.authorize(core, user, &what) {
+    let (allowed, reason) = match core.authorize(user, &what).await {
         Decision::Allow(grant) => (true, grant.to_string()),
         Decision::Deny(why) => (false, why),
     };
@@ -122,13 +123,8 @@ async fn token(core: &Core, body: &Value) -> Outcome<Value> {
     }
     let asked: Vec<&str> = items(body, "spec.audiences").iter().filter_map(Value::as_str).collect();
     let audiences = if asked.is_empty() { vec![core.config.audience.as_str()] } else { asked };
-    Ok(match token_user(core, text, &audiences).await {
-        Some(user) => {
-            let claims = core.tokens.verify(text, &audiences, core.clock.now()).map_err(Status::internal)?;
-            let meant: Vec<&&str> =
-                audiences.iter().filter(|asked| claims.aud.iter().any(|aud| aud == **asked)).collect();
-            json!({"authenticated": true, "user": user_json(&user), "audiences": meant})
-        }
+    Ok(match by_token(core, text, &audiences).await {
+        Some(found) => json!({"authenticated": true, "user": user_json(&found.user), "audiences": found.audiences}),
         None => json!({"authenticated": false, "error": "the token is not valid"}),
     })
 }
@@ -142,6 +138,10 @@ fn rules(core: &Core, user: &UserInfo, namespace: &str) -> Value {
     let agent = user.node_name().is_some();
     if agent {
         trouble.insert(0, "node authorizer does not support user rule resolution".to_owned());
+    }
+    let elsewhere = core.config.access_webhook.is_some();
+    if elsewhere {
+        trouble.push("webhook authorizer does not support user rule resolution".to_owned());
     }
     let mut status = json!({"resourceRules": json(resources), "nonResourceRules": json(paths), "incomplete": agent});
     if !trouble.is_empty() {

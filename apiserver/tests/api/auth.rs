@@ -1,6 +1,7 @@
 //! Who may do what; tokens and reviews.
 
 use crate::harness::{Api, CONFIG_MAPS};
+use gantry_apiserver::auth::peers::Peer;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -190,7 +191,9 @@ async fn a_bearer_token_is_an_identity() {
         async move {
             let headers =
                 http::HeaderMap::from_iter([(http::header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);
-            gantry_apiserver::auth::authn::authenticate(core.core(), &headers, None).await.map(|user| user.username)
+            gantry_apiserver::auth::authn::authenticate(core.core(), &headers, &Peer::default())
+                .await
+                .map(|user| user.username)
         }
     };
     assert_eq!(who(token.clone()).await.unwrap(), "system:serviceaccount:default:x");

@@ -1,6 +1,7 @@
 //! A server over in-memory stores, and requests to it. Decides nothing about what is right.
 
 use bytes::Bytes;
+use gantry_apimachinery::clock::{Clock, SystemClock};
 use gantry_apiserver::{ApiServer, Config, Stores, UserInfo};
 use gantry_store::{MemStore, Store};
 use http::{HeaderMap, Method, Request};
@@ -71,6 +72,10 @@ impl Api {
     }
 
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        Self::with_clock(Arc::new(SystemClock), change).await
+    }
+
+    pub async fn with_clock(clock: Arc<dyn Clock>, change: impl FnOnce(&mut Config)) -> Self {
         let key = key_pair();
         let mut config = Config {
             token_private_key: key.serialize_pem(),
@@ -79,7 +84,7 @@ impl Api {
         };
         change(&mut config);
         let store = || Arc::new(MemStore::new());
-        Self::over(config, Stores { state: store(), leases: store(), events: store() }).await
+        Self::over(config, Stores { state: store(), leases: store(), events: store() }, clock).await
     }
 
     /// Over that store of the state group.
@@ -92,11 +97,12 @@ impl Api {
     pub async fn on(stores: Stores) -> Self {
         let key = key_pair();
         let (token_private_key, token_public_key) = (key.serialize_pem(), key.public_key_pem());
-        Self::over(Config { token_private_key, token_public_key, ..Config::default() }, stores).await
+        let config = Config { token_private_key, token_public_key, ..Config::default() };
+        Self::over(config, stores, Arc::new(SystemClock)).await
     }
 
-    async fn over(config: Config, stores: Stores) -> Self {
-        let server = ApiServer::new(config.clone(), stores.clone()).unwrap();
+    async fn over(config: Config, stores: Stores, clock: Arc<dyn Clock>) -> Self {
+        let server = ApiServer::with_clock(config.clone(), stores.clone(), clock).unwrap();
         let cancel = CancellationToken::new();
         server.start(cancel.clone()).await.unwrap();
         let user = UserInfo::new("kubernetes-admin", &["system:masters"]);
@@ -105,7 +111,7 @@ impl Api {
 
     /// Another server over the same stores.
     pub async fn twin(&self) -> Self {
-        Self::over(self.config.clone(), self.stores.clone()).await
+        Self::over(self.config.clone(), self.stores.clone(), Arc::new(SystemClock)).await
     }
 
     pub fn as_user(&self, name: &str, groups: &[&str]) -> Self {

@@ -79,10 +79,15 @@ impl Pki {
 
 /// An API server on a socket, stopped when the token is cancelled.
 pub async fn listening(pki: &Pki, api: &Api) -> (SocketAddr, CancellationToken) {
+    listening_for(pki, api, &pki.ca.pem()).await
+}
+
+/// It takes certificates of these authorities.
+pub async fn listening_for(pki: &Pki, api: &Api, authorities: &str) -> (SocketAddr, CancellationToken) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let own = pki.issue("kube-apiserver", "none");
-    let tls = server_config(&own.cert, &own.key, &pki.ca.pem()).unwrap();
+    let tls = server_config(&own.cert, &own.key, authorities).unwrap();
     let (server, cancel) = (api.server.clone(), CancellationToken::new());
     let stop = cancel.clone();
     tokio::spawn(async move { server.serve(listener, tls, stop).await });

@@ -21,14 +21,14 @@ pub async fn check(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Outcome
         return Ok(());
     }
     match kind.plural {
-        "roles" | "clusterroles" => role(call, new, old),
+        "roles" | "clusterroles" => role(call, new, old).await,
         _ => binding(call, new).await,
     }
 }
 
-fn role(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Outcome<()> {
+async fn role(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Outcome<()> {
     let what = Attributes { verb: "escalate", resource: call.kind().plural, name: call.name, ..in_rbac(call) };
-    if allowed(call, &what) {
+    if allowed(call, &what).await {
         return Ok(());
     }
     let name = str_at(new, "metadata.name");
@@ -54,7 +54,7 @@ async fn binding(call: &Call<'_>, new: &Value) -> Outcome<()> {
     };
     let role = str_at(new, "roleRef.name");
     let what = Attributes { verb: "bind", resource, name: role, ..in_rbac(call) };
-    if allowed(call, &what) {
+    if allowed(call, &what).await {
         return Ok(());
     }
     let found = call.core.latest(kind, call.namespace, role, false).await?;
@@ -66,8 +66,8 @@ fn in_rbac<'a>(call: &Call<'a>) -> Attributes<'a> {
     Attributes { group: GROUP, namespace: call.namespace, ..Attributes::default() }
 }
 
-fn allowed(call: &Call<'_>, what: &Attributes<'_>) -> bool {
-    call.core.authorizer.authorize(call.core, call.user, what).is_allowed()
+async fn allowed(call: &Call<'_>, what: &Attributes<'_>) -> bool {
+    call.core.authorize(call.user, what).await.is_allowed()
 }
 
 /// Refuses rules that the writer does not hold.

@@ -76,7 +76,7 @@ fn may(index: &Index, (who, groups): (&str, &[&str]), verb: &str, on: &str, at: 
     let (namespace, name) = at.split_once('/').unwrap_or((at, ""));
     let path = at.starts_with('/').then_some(at);
     let namespace = if path.is_some() { "" } else { namespace };
-    let what = Attributes { verb, group, resource, subresource, namespace, name, path, node_selector: None };
+    let what = Attributes { verb, group, resource, subresource, namespace, name, path, ..Attributes::default() };
     let mut allowed = false;
     index.visit(&UserInfo::new(who, groups), namespace, |_, rules| {
         allowed |= rules.unwrap().iter().any(|rule| rule.allows(&what));
