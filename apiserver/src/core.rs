@@ -13,7 +13,7 @@ use crate::auth::webhook::access::AccessReviews;
 use crate::auth::webhook::review::TokenReviews;
 use crate::cache::{Group, Object};
 use crate::config::Config;
-use crate::connect::KubeletClient;
+use crate::connect::{KubeletClient, Sessions};
 use crate::custom::Custom;
 use crate::fairness::Fairness;
 use crate::http::Outcome;
@@ -73,6 +73,7 @@ pub struct Core {
     pub fairness: Arc<Fairness>,
     pub admission: Vec<Box<dyn Admission>>,
     pub kubelet: Option<KubeletClient>,
+    pub sessions: Sessions,
     pub metrics: Metrics,
 }
 
@@ -103,6 +104,7 @@ impl Core {
             oidc: config.oidc.as_ref().map(|config| Oidc::new(config, clock.clone())).transpose()?,
             token_reviews: config.token_webhook.as_ref().map(TokenReviews::new).transpose()?,
             access_reviews: config.access_webhook.as_ref().map(AccessReviews::new).transpose()?,
+            sessions: Sessions::default(),
             authorizer: Box::new(Authorizers { rbac: rbac.clone() }),
             rbac,
             fairness: Fairness::following(&groups[0], config.seats),

@@ -31,8 +31,10 @@ pub mod in_process;
 pub mod metrics;
 mod outbound;
 pub mod presence;
+mod proxy;
 pub mod quota;
 pub mod server;
+pub mod streams;
 
 pub use auth::UserInfo;
 pub use config::{

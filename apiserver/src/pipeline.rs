@@ -169,6 +169,9 @@ async fn answer(
                 let Identified { core, query, .. } = &identified;
                 endpoints::serve(core, request.method(), path, query, request.headers()).await
             }
+            Target::Resource { path, .. } if path.subresource == "proxy" => {
+                route::proxied(&identified, path, request).await
+            }
             Target::Resource { verb, path } => {
                 let verb = verb.ok_or_else(Status::method_not_allowed)?;
                 route::resource(&identified, verb, path, request).await
@@ -194,7 +197,7 @@ async fn effective(core: &Core, headers: &HeaderMap, caller: UserInfo) -> Outcom
 /// Streams, which last as long as their client wants: watches, followed logs and what is tunnelled to a container.
 fn long_running(target: &Target, query: &Query) -> bool {
     let Target::Resource { verb, path } = target else { return false };
-    *verb == Some(Verb::Watch) || tunnels(path) || (path.subresource == "log" && query.flag("follow"))
+    *verb == Some(Verb::Watch) || streams(path) || (path.subresource == "log" && query.flag("follow"))
 }
 
 /// As in Kubernetes: what a machine or a container answers is neither queued nor counted, except that a watch is while it begins.
@@ -207,10 +210,15 @@ fn tunnels(path: &ResourcePath) -> bool {
     ["exec", "attach", "portforward"].contains(&path.subresource.as_str())
 }
 
+/// What goes on to somebody else as it comes.
+fn streams(path: &ResourcePath) -> bool {
+    tunnels(path) || path.subresource == "proxy"
+}
+
 /// Reads the body of a write; what goes on to a node agent is left to stream.
 async fn with_whole_body(target: &Target, request: Request) -> Outcome<Request> {
     match target {
-        Target::Resource { verb: Some(verb), path } if !verb.is_read() && !tunnels(path) => {}
+        Target::Resource { verb: Some(verb), path } if !verb.is_read() && !streams(path) => {}
         _ => return Ok(request),
     }
     let (parts, body) = request.into_parts();
@@ -330,6 +338,8 @@ mod tests {
         check(Method::GET, "/api/v1/namespaces/a/pods/b/portforward", true);
         check(Method::GET, "/api/v1/namespaces/a/pods/b/log?follow=true", true);
         check(Method::GET, "/api/v1/namespaces/a/pods/b/log", false);
+        check(Method::PUT, "/api/v1/namespaces/a/services/b/proxy/c", true);
+        check(Method::OPTIONS, "/api/v1/nodes/a/proxy", true);
         check(Method::GET, "/metrics", false);
     }
 

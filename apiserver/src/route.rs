@@ -8,6 +8,7 @@ use crate::http::negotiate::{self, Input, Output, Projection};
 use crate::http::target::ResourcePath;
 use crate::http::{Outcome, Query, Request, Response, Verb};
 use crate::pipeline::{Identified, allowed, attributes, with_warnings};
+use crate::proxy;
 use crate::rest::call::{Call, WriteOptions};
 use crate::rest::decode::{decode, schema_type};
 use crate::rest::delete::{DeleteOptions, delete, delete_collection};
@@ -75,6 +76,15 @@ pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, requ
         Verb::Get | Verb::List | Verb::Watch => read_verb(at, verb, &call, writer).await,
         _ => write_verb(at, verb, call, writer, request).await,
     }
+}
+
+/// Passes a request on to what a pod, a service or a machine serves.
+pub async fn proxied(at: &Identified<'_>, path: &ResourcePath, request: Request) -> Outcome<Response> {
+    let (kind, _) = find(at, path).await?;
+    if kind.namespaced == path.namespace.is_empty() || kind.subresource("proxy").is_none() {
+        return Err(Status::no_such_resource().into());
+    }
+    proxy::serve(at.core, path, entropy(), request).await
 }
 
 /// What is served under this path. Before a client hears that it is not there, this server has seen everything that was

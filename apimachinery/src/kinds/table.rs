@@ -26,6 +26,8 @@ const CREATE: Verbs = &["create"];
 const STATUS: Verbs = &["get", "patch", "update"];
 const CONNECT: Verbs = &["create", "get"];
 const GET: Verbs = &["get"];
+/// Whatever the method, as authorisation names it.
+const PROXY: Verbs = &["create", "delete", "get", "patch", "update"];
 const UPDATE: Verbs = &["update"];
 
 const fn sub(
@@ -162,6 +164,7 @@ pub static POD: Kind = Kind {
         sub("exec", CONNECT, "", "v1", "PodExecOptions"),
         sub("log", GET, "", "v1", "Pod"),
         sub("portforward", CONNECT, "", "v1", "PodPortForwardOptions"),
+        sub("proxy", PROXY, "", "v1", "PodProxyOptions"),
         sub("resize", STATUS, "", "v1", "Pod"),
         sub("status", STATUS, "", "v1", "Pod"),
     ],
@@ -178,7 +181,7 @@ pub static SERVICE: Kind = Kind {
     categories: &["all"],
     namespaced: true,
     verbs: ALL,
-    subresources: &[sub("status", STATUS, "", "v1", "Service")],
+    subresources: &[sub("proxy", PROXY, "", "v1", "ServiceProxyOptions"), sub("status", STATUS, "", "v1", "Service")],
     store: StoreGroup::State,
 };
 
@@ -248,7 +251,7 @@ pub static NODE: Kind = Kind {
     categories: &[],
     namespaced: false,
     verbs: ALL,
-    subresources: &[sub("status", STATUS, "", "v1", "Node")],
+    subresources: &[sub("proxy", PROXY, "", "v1", "NodeProxyOptions"), sub("status", STATUS, "", "v1", "Node")],
     store: StoreGroup::State,
 };
 

@@ -3,7 +3,7 @@
 
 use super::Remote;
 use crate::auth::UserInfo;
-use crate::connect::join;
+use crate::connect::forward::join;
 use crate::http::body::{boxed, text};
 use crate::http::{Outcome, Request, Response};
 use crate::outbound::with_sources;

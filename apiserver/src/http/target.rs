@@ -105,6 +105,9 @@ impl Target {
         found.name = steps.next().unwrap_or_default();
         found.subresource = steps.next().unwrap_or_default();
         found.tail = steps.collect::<Vec<_>>().join("/");
+        // A proxied query is the backend's.
+        let none = Query::default();
+        let query = if found.subresource == "proxy" { &none } else { query };
         let verb = match verb(method, !found.name.is_empty(), query) {
             Some(verb) if watches => verb.is_read().then_some(Verb::Watch),
             verb => verb,
@@ -166,6 +169,7 @@ mod tests {
         );
         check(Method::DELETE, "/api/v1/namespaces/x/pods", "deletecollection /v1/pods ns=x name= sub= tail=");
         check(Method::GET, "/api/v1/nodes/n/proxy/a/b", "get /v1/nodes ns= name=n sub=proxy tail=a/b");
+        check(Method::GET, "/api/v1/nodes/n/proxy?watch=1", "get /v1/nodes ns= name=n sub=proxy tail=");
         check(Method::GET, "/api/v1/watch/namespaces/x/pods", "watch /v1/pods ns=x name= sub= tail=");
         check(Method::GET, "/api/v1/watch/nodes/n", "watch /v1/nodes ns= name=n sub= tail=");
         check(Method::POST, "/api/v1/watch/nodes", "none /v1/nodes ns= name= sub= tail=");
