@@ -253,35 +253,3 @@ async fn logs_come_from_the_pods_machine() {
         assert_eq!(api.get(&path).await.failure(), expect);
     }
 }
-
-#[tokio::test]
-async fn exec_is_an_upgrade_that_passes_through() {
-    let pki = Pki::new();
-    let api = cluster(&pki).await;
-    let (address, _stop) = listening(&pki, &api).await;
-    let admin = pki.issue("kubernetes-admin", "system:masters");
-    let stream = pki.dial(address, Some(&admin), "http/1.1").await;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    tokio::spawn(connection.with_upgrades());
-    let uri = "/api/v1/namespaces/default/pods/p/exec?container=a&command=echo&command=a%20b&stdin=true&stdout=true&tty=false";
-    let request = Request::builder()
-        .uri(uri)
-        .header("host", "x")
-        .header("connection", "Upgrade")
-        .header("upgrade", "websocket")
-        .header("sec-websocket-protocol", "v5.channel.k8s.io")
-        .body(Full::<Bytes>::default())
-        .unwrap();
-    let mut response = sender.send_request(request).await.unwrap();
-    assert_eq!(response.status(), 101);
-    assert_eq!(response.headers()[header::SEC_WEBSOCKET_PROTOCOL], "v5.channel.k8s.io");
-    let mut stream = TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap());
-    let expect = "/exec/default/p/a?command=echo&command=a%20b&input=1&output=1";
-    let mut greeting = vec![0; expect.len()];
-    stream.read_exact(&mut greeting).await.unwrap();
-    assert_eq!(String::from_utf8(greeting).unwrap(), expect);
-    stream.write_all(b"ping").await.unwrap();
-    let mut echo = [0; 4];
-    stream.read_exact(&mut echo).await.unwrap();
-    assert_eq!(&echo, b"ping");
-}

@@ -259,7 +259,7 @@ impl Encoder {
                 let mut body = id.to_be_bytes().to_vec();
                 body.extend_from_slice(&[0; 6]);
                 body.extend_from_slice(&self.headers.write(headers));
-                control(kind::SYN_STREAM, flag(*fin) | u8::from(*unidirectional) * 2, &body, out);
+                control(kind::SYN_STREAM, flag(*fin) | (u8::from(*unidirectional) * 2), &body, out);
             }
             Frame::SynReply { id, headers, fin } => {
                 let body = [&id.to_be_bytes()[..], &self.headers.write(headers)].concat();

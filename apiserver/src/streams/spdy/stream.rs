@@ -191,12 +191,15 @@ impl Drop for Receiver {
     }
 }
 
+/// Whom to tell of a stream that the other side has not answered yet, and what it will consist of.
+type Opening = (oneshot::Sender<Result<Stream, Gone>>, Headers, Receiver);
+
 /// Where the connection's task puts what comes in.
 pub(super) struct Inlet {
     pub parts: mpsc::UnboundedSender<Part>,
     pub credit: Arc<Credit>,
     /// Waits for the peer to take the stream.
-    pub opening: Option<(oneshot::Sender<Result<Stream, Gone>>, Headers, Receiver)>,
+    pub opening: Option<Opening>,
 }
 
 impl Inlet {
