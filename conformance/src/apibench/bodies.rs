@@ -68,21 +68,20 @@ pub fn pod_path(number: u64) -> String {
 
 /// A pod as a ReplicaSet makes it. `node`: bound already. `padding` characters are added, so that it is stored in 4 KB.
 pub fn pod(node: Option<&str>, padding: usize) -> Value {
-    let probe = |path: &str| json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": 10});
     let env = |name: &str, value: &str| json!({"name": name, "value": value});
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": NAME, "labels": {
-            "app": "web", "tier": "frontend", "release": "stable", "team": "a", "pod-template-hash": "7d4b9c6f5d"},
+            "app": "web", "tier": "frontend", "pod-template-hash": "7d4b9c6f5d"},
             "annotations": {"example.com/padding": noise(padding)},
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4b9c6f5d",
                 "uid": "6e1f7a3c-52d9-4d0a-8f63-0c9d8d5b1a11", "controller": true, "blockOwnerDeletion": true}]},
         "spec": {"containers": [{
             "name": "web", "image": "registry.example.com/team-a/web:1.27.3", "args": ["--listen=:8080", "--log=json"],
             "ports": [{"name": "http", "containerPort": 8080}],
-            "env": [env("LOG_LEVEL", "info"), env("DATABASE_HOST", "db.team-a.svc"), env("CACHE_HOST", "cache.team-a.svc")],
+            "env": [env("LOG_LEVEL", "info"), env("DATABASE_HOST", "db.team-a.svc")],
             "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
-            "readinessProbe": probe("/ready"), "livenessProbe": probe("/alive"),
+            "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 10},
             "volumeMounts": [{"name": "config", "mountPath": "/etc/web"}]}],
             "volumes": [{"name": "config", "emptyDir": {}}]},
     });

@@ -9,12 +9,15 @@ use crate::apibench::load::{self, Shape};
 use crate::apibench::servers::Api;
 use crate::apibench::wire::{Call, MERGE, STRATEGIC};
 use crate::storebench::figures::Goal;
-use serde_json::json;
+use crate::wait_for;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Agents with a certificate of their own.
 const AGENTS: usize = 64;
 /// Events wait for each other on their way to the disk: more are under way at once.
 const EVENT_CLIENTS: usize = 1_024;
+const COUNTED: Duration = Duration::from_secs(60);
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const EVENTS: &str = "/api/v1/namespaces/team-a/events";
 
@@ -79,7 +82,12 @@ fn quota(lab: &Lab, api: &Api, ledger: &mut Ledger) -> anyhow::Result<()> {
     let body =
         json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all"}, "spec": {"hard": hard}});
     let quotas = format!("/api/v1/namespaces/{NAMESPACE}/resourcequotas");
-    api.must(&Call::post(quotas, site::bytes(&body)))?;
+    api.must(&Call::post(&quotas, site::bytes(&body)))?;
+    wait_for("the quota is counted", COUNTED, || {
+        let quota: Value = serde_json::from_slice(&api.must(&Call::get(format!("{quotas}/all")))?)?;
+        anyhow::ensure!(quota["status"]["used"].is_object(), "its status is {}", quota["status"]);
+        Ok(())
+    })?;
     let template = site::pod_template(api, None)?;
     let person = lab.person("ann")?;
     let outcome = site::pods(api, &person, &template, lab.sizes.writes, lab.sizes.writes / 4)?;

@@ -73,7 +73,9 @@ pub fn pod_template(api: &Api, node: Option<&str>) -> anyhow::Result<Template> {
     let mut call = Call::post(bodies::pod_path(TRIAL), bytes(&delete));
     call.method = http::Method::DELETE;
     api.must(&call)?;
-    Ok(Template::new(&bodies::pod(node, POD_BYTES.saturating_sub(stored))))
+    let padding =
+        POD_BYTES.checked_sub(stored).with_context(|| format!("an unpadded pod has {stored} bytes already"))?;
+    Ok(Template::new(&bodies::pod(node, padding)))
 }
 
 /// Creates pods `from..from + count`.
