@@ -1,5 +1,8 @@
 //! The command line: every subcommand, flag and default, in the words of `--help`. It decides nothing.
 
+mod access;
+
+pub use access::{AuditArgs, AuthenticationArgs, AuthorizationArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -32,7 +35,7 @@ pub enum Command {
     /// Run one store member (a replicated, revisioned map), or look after a store
     Store(Box<StoreArgs>),
     /// Run one API server on a store
-    Apiserver(ApiserverArgs),
+    Apiserver(Box<ApiserverArgs>),
     /// Run the scheduler
     Scheduler(ClientArgs),
     /// Run the controllers
@@ -512,6 +515,12 @@ pub struct ApiserverArgs {
     pub max_requests_inflight: Option<u32>,
     #[command(flatten)]
     pub network: NetworkArgs,
+    #[command(flatten)]
+    pub authentication: AuthenticationArgs,
+    #[command(flatten)]
+    pub authorization: AuthorizationArgs,
+    #[command(flatten)]
+    pub audit: AuditArgs,
 }
 
 #[derive(Args, Debug, Clone)]

@@ -47,7 +47,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Image(command) => commands::image(command).await,
         Command::Pki(command) => commands::pki(command),
         Command::Store(args) => commands::store(*args).await,
-        Command::Apiserver(args) => roles::standalone::apiserver(args).await,
+        Command::Apiserver(args) => roles::standalone::apiserver(*args).await,
         Command::Kubelet(args) => roles::kubelet::run(args).await,
         Command::Proxy(args) => roles::proxy::run(args).await,
         Command::Guard(args) => roles::guard::run(args).await,

@@ -127,6 +127,7 @@ impl OwnWrites<'_> {
             now: self.core.clock.now(),
             entropy: 0,
             warnings: Mutex::default(),
+            audit: None,
         }
     }
 

@@ -1,6 +1,8 @@
 //! What an API server is told at start. Decides defaults; reads no file and no environment.
 
+use crate::audit::LogConfig;
 use crate::cache::HistoryLimits;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -76,6 +78,14 @@ pub struct RequestHeaderConfig {
     pub extra_prefixes: Vec<String>,
 }
 
+/// What is written down of requests, and where.
+#[derive(Clone, Debug, Default)]
+pub struct AuditConfig {
+    /// `audit.k8s.io/v1` Policy.
+    pub policy: Value,
+    pub log: LogConfig,
+}
+
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The first address of the Services' network and its prefix length. `kubernetes.default` gets the first usable address.
@@ -106,6 +116,7 @@ pub struct Config {
     pub oidc: Option<OidcConfig>,
     pub token_webhook: Option<TokenWebhook>,
     pub access_webhook: Option<AccessWebhook>,
+    pub audit: Option<AuditConfig>,
     pub history: HistoryLimits,
     /// Events that may wait for one watcher before it is cut off.
     pub watch_queue: usize,
@@ -135,6 +146,7 @@ impl Default for Config {
             oidc: None,
             token_webhook: None,
             access_webhook: None,
+            audit: None,
             history: HistoryLimits { age_ms: 5 * 60 * 1000, bytes: 64 << 20 },
             watch_queue: 1_024,
             bookmark_every_s: 60,

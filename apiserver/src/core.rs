@@ -3,6 +3,7 @@
 
 use crate::admission::{self, Admission};
 use crate::aggregation::Aggregation;
+use crate::audit::Audit;
 use crate::auth::UserInfo;
 use crate::auth::authz::{Attributes, Authorizer, Authorizers, Decision};
 use crate::auth::oidc::Oidc;
@@ -51,6 +52,8 @@ pub enum StartError {
     Webhook(&'static str, String),
     #[error("the authorities of clients and of proxies: {0}")]
     RequestHeader(String),
+    #[error("the audit log: {0}")]
+    Audit(String),
 }
 
 pub struct Core {
@@ -75,6 +78,7 @@ pub struct Core {
     pub kubelet: Option<KubeletClient>,
     pub sessions: Sessions,
     pub metrics: Metrics,
+    pub audit: Option<Arc<Audit>>,
 }
 
 impl Core {
@@ -96,6 +100,11 @@ impl Core {
             }
         }
         let rbac = Rbac::following(&groups[0]);
+        let metrics = Metrics::new();
+        let audit = config.audit.as_ref().map(|config| {
+            let (written, lost) = (metrics.audit_events.clone(), metrics.audit_errors.clone());
+            Audit::new(config, clock.clone(), written, lost).map(Arc::new)
+        });
         let aggregation = Aggregation::new(config.front_proxy.as_ref())?;
         Ok(Self {
             tokens: Tokens::new(&config.token_private_key, &config.token_public_key, config.issuer.clone())?,
@@ -109,7 +118,8 @@ impl Core {
             rbac,
             fairness: Fairness::following(&groups[0], config.seats),
             admission: admission::built_in(),
-            metrics: Metrics::new(),
+            metrics,
+            audit: audit.transpose()?,
             config,
             clock,
             groups,

@@ -8,6 +8,7 @@ pub mod core;
 
 pub mod admission;
 pub mod aggregation;
+pub mod audit;
 pub mod auth;
 pub mod cache;
 pub mod convert;
@@ -36,9 +37,10 @@ pub mod quota;
 pub mod server;
 pub mod streams;
 
+pub use audit::LogConfig;
 pub use auth::UserInfo;
 pub use config::{
-    AccessWebhook, Config, FrontProxyPem, KubeletClientPem, OidcConfig, RequestHeaderConfig, TokenWebhook,
+    AccessWebhook, AuditConfig, Config, FrontProxyPem, KubeletClientPem, OidcConfig, RequestHeaderConfig, TokenWebhook,
     WebhookServer,
 };
 pub use core::{StartError, Stores};

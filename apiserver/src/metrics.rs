@@ -40,6 +40,8 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
+    pub audit_events: Counter,
+    pub audit_errors: Counter,
     objects: Family<ResourceLabels, Gauge>,
     watchers: Family<ResourceLabels, Gauge>,
 }
@@ -50,6 +52,8 @@ impl Metrics {
             registry: Registry::default(),
             requests: Family::default(),
             durations: Family::new_with_constructor(seconds),
+            audit_events: Counter::default(),
+            audit_errors: Counter::default(),
             objects: Family::default(),
             watchers: Family::default(),
         };
@@ -60,6 +64,8 @@ impl Metrics {
             "Time to the response's head",
             metrics.durations.clone(),
         );
+        registry.register("apiserver_audit_event", "Audit events taken", metrics.audit_events.clone());
+        registry.register("apiserver_audit_error", "Audit events lost", metrics.audit_errors.clone());
         registry.register("apiserver_storage_objects", "Objects in the cache", metrics.objects.clone());
         registry.register("apiserver_longrunning_requests", "Open watches", metrics.watchers.clone());
         metrics

@@ -2,6 +2,7 @@
 //! how refusals become responses; never what a verb does.
 
 use crate::aggregation::{Remote, proxy};
+use crate::audit::{self, Record};
 use crate::auth::UserInfo;
 use crate::auth::authn::authenticate;
 use crate::auth::authz::{Attributes, Decision, forbidden};
@@ -14,9 +15,10 @@ use crate::http::body::{JSON, full, read, respond};
 use crate::http::gzip;
 use crate::http::negotiate::{self, Encoding};
 use crate::http::target::ResourcePath;
-use crate::http::{Outcome, Query, Request, Response, Target, Verb};
+use crate::http::{Failure, Outcome, Query, Request, Response, Target, Verb};
 use crate::rest::output::{PROTOBUF, message_type};
 use crate::route;
+use bytes::Bytes;
 use gantry_apimachinery::fields::FieldSelector;
 use gantry_apimachinery::protobuf;
 use gantry_apimachinery::status::Status;
@@ -43,6 +45,7 @@ pub struct Identified<'a> {
     pub user: &'a UserInfo,
     pub query: Query,
     pub lifetime: &'a Lifetime,
+    pub audit: Option<&'a Record>,
 }
 
 /// Answers any request. `peer`: who is at the other end of the connection.
@@ -54,14 +57,20 @@ pub async fn handle(core: &Core, peer: &Peer, lifetime: &Lifetime, request: Requ
     let (verb, resource) = labels(core, &target, request.method());
     let encoding = negotiate::output(request.headers()).unwrap_or_default().encoding;
     let remote = core.aggregation.remote(&target);
-    let compresses = request.method() == Method::GET
-        && remote.is_none()
-        && !long_running(&target, &query)
-        && gzip::accepted(request.headers());
-    let outcome = gates(core, peer, lifetime, Addressed { query, target, remote }, request, encoding).await;
-    let mut response = outcome.unwrap_or_else(|status| failure_in(encoding, &status));
+    let lasts = long_running(&target, &query);
+    let compresses = request.method() == Method::GET && remote.is_none() && !lasts && gzip::accepted(request.headers());
+    let id = audit_id(request.headers());
+    let (parts, body) = request.into_parts();
+    let recorded = |audit: &Arc<_>| Arc::new(Record::new(Arc::clone(audit), &id, &parts, &target, peer.address));
+    let record = core.audit.as_ref().map(recorded);
+    let request = Request::from_parts(parts, body);
+    let wanted = Wanted { query, target, remote, record: record.clone() };
+    let (mut response, failed) = gates(core, peer, lifetime, wanted, request, encoding).await;
+    if let Some(record) = &record {
+        response = audit::answered(record, response, failed.as_deref(), lasts).await;
+    }
     let headers = response.headers_mut();
-    if let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string()) {
+    if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert("audit-id", id);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -88,24 +97,38 @@ fn labels(core: &Core, target: &Target, method: &Method) -> (String, String) {
 }
 
 /// What a request is for.
-struct Addressed {
+struct Wanted {
     query: Query,
     target: Target,
     /// Who serves it, if it is not this server.
     remote: Option<Arc<Remote>>,
+    record: Option<Arc<Record>>,
 }
 
+/// What the client calls its request, if that is short, or a name of ours.
+fn audit_id(headers: &HeaderMap) -> String {
+    const LONGEST: usize = 64;
+    let said = headers.get("audit-id").and_then(|id| id.to_str().ok());
+    let said = said.filter(|id| !id.is_empty() && id.len() <= LONGEST);
+    said.map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+}
+
+/// The answer, and the failure that it tells of.
 async fn gates(
     core: &Core,
     peer: &Peer,
     lifetime: &Lifetime,
-    addressed: Addressed,
+    wanted: Wanted,
     request: Request,
     encoding: Encoding,
-) -> Outcome<Response> {
-    let Addressed { query, target, remote } = addressed;
-    let caller = authenticate(core, request.headers(), peer).await?;
-    let user = effective(core, request.headers(), caller).await?;
+) -> (Response, Option<Failure>) {
+    let Wanted { query, target, remote, record } = wanted;
+    let audit = record.as_deref();
+    let refused = |status: Failure| (failure_in(encoding, &status), Some(status));
+    let user = match identify(core, request.headers(), peer, audit).await {
+        Ok(user) => user,
+        Err(status) => return refused(status),
+    };
     // As the list will read it, so that nothing is allowed for another selection than the one that is answered.
     let selector = query.get("fieldSelector").and_then(|text| FieldSelector::parse(text).ok()).unwrap_or_default();
     let method = match &target {
@@ -119,9 +142,13 @@ async fn gates(
     };
     let flow = (!passes_by(&target)).then(|| core.fairness.classify(&user, &what));
     let outcome = async {
-        authorise(core, &user, &target, &what).await?;
+        authorise(core, &user, &target, &what, audit).await?;
         // Before the queue: a client that sends slowly holds nobody's seat.
-        let request = if remote.is_some() { request } else { with_whole_body(&target, request).await? };
+        let (request, body) =
+            if remote.is_some() { (request, None) } else { with_whole_body(&target, request).await? };
+        if let (Some(record), Some(body), Target::Resource { path, .. }) = (audit, body, &target) {
+            audit::sent(record, core, path, request.headers(), &body);
+        }
         // Held until the response's head is ready: a watch keeps its seat only while it starts.
         let seat = match &flow {
             Some(flow) => {
@@ -132,7 +159,7 @@ async fn gates(
             }
             None => None,
         };
-        let identified = Identified { core, user: &user, query, lifetime };
+        let identified = Identified { core, user: &user, query, lifetime, audit };
         let response = answer(identified, &target, remote.as_deref(), request).await?;
         Ok(match seat.filter(|_| target.verb() == Some(Verb::List)) {
             Some(seat) => until_sent(seat, response),
@@ -140,11 +167,30 @@ async fn gates(
         })
     };
     let outcome: Outcome<Response> = outcome.await;
-    let Some(flow) = flow else { return outcome };
+    let (mut response, failed) = outcome.map_or_else(refused, |response| (response, None));
     // A refusal names its flow too.
-    let mut response = outcome.unwrap_or_else(|status| failure_in(encoding, &status));
-    flow.name_in(response.headers_mut());
-    Ok(response)
+    if let Some(flow) = flow {
+        flow.name_in(response.headers_mut());
+    }
+    (response, failed)
+}
+
+/// Who the request comes from: the caller, or whom the caller may be.
+async fn identify(core: &Core, headers: &HeaderMap, peer: &Peer, audit: Option<&Record>) -> Outcome<UserInfo> {
+    let caller = authenticate(core, headers, peer).await;
+    if let Some(record) = audit {
+        record.begin(caller.as_ref().ok());
+    }
+    let caller = caller?;
+    let Some(other) = impersonation::asked(headers)? else { return Ok(caller) };
+    for what in other.needed() {
+        allowed(core, &caller, &what).await?;
+    }
+    let user = other.into_user();
+    if let Some(record) = audit {
+        record.impersonates(&user);
+    }
+    Ok(user)
 }
 
 /// Waits for a request's turn.
@@ -185,15 +231,6 @@ async fn answer(
     timeout(ANSWER_WITHIN, answer).await.map_err(late)?
 }
 
-/// Who the request comes from: the caller, or whom the caller may be.
-async fn effective(core: &Core, headers: &HeaderMap, caller: UserInfo) -> Outcome<UserInfo> {
-    let Some(other) = impersonation::asked(headers)? else { return Ok(caller) };
-    for what in other.needed() {
-        allowed(core, &caller, &what).await?;
-    }
-    Ok(other.into_user())
-}
-
 /// Streams, which last as long as their client wants: watches, followed logs and what is tunnelled to a container.
 fn long_running(target: &Target, query: &Query) -> bool {
     let Target::Resource { verb, path } = target else { return false };
@@ -215,24 +252,30 @@ fn streams(path: &ResourcePath) -> bool {
     tunnels(path) || path.subresource == "proxy"
 }
 
-/// Reads the body of a write; what goes on to a node agent is left to stream.
-async fn with_whole_body(target: &Target, request: Request) -> Outcome<Request> {
+/// Reads the body of a write, and shows it; what goes on to a node agent is left to stream.
+async fn with_whole_body(target: &Target, request: Request) -> Outcome<(Request, Option<Bytes>)> {
     match target {
         Target::Resource { verb: Some(verb), path } if !verb.is_read() && !streams(path) => {}
-        _ => return Ok(request),
+        _ => return Ok((request, None)),
     }
     let (parts, body) = request.into_parts();
     let late = |_| Box::new(Status::timeout("the request body did not arrive in time", 0));
     let body = timeout(BODY_WITHIN, read(body)).await.map_err(late)??;
-    Ok(Request::from_parts(parts, full(body)))
+    Ok((Request::from_parts(parts, full(body.clone())), Some(body)))
 }
 
-async fn authorise(core: &Core, user: &UserInfo, target: &Target, what: &Attributes<'_>) -> Outcome<()> {
-    allowed(core, user, what).await?;
+async fn authorise(
+    core: &Core,
+    user: &UserInfo,
+    target: &Target,
+    what: &Attributes<'_>,
+    audit: Option<&Record>,
+) -> Outcome<()> {
+    decided(core, user, what, audit).await?;
     // A WebSocket begins as a read, but what goes through it is no read: as Kubernetes since 1.35.
     match target {
         Target::Resource { path, .. } if tunnels(path) => {
-            allowed(core, user, &Attributes { verb: "create", ..*what }).await
+            decided(core, user, &Attributes { verb: "create", ..*what }, audit).await
         }
         _ => Ok(()),
     }
@@ -240,7 +283,21 @@ async fn authorise(core: &Core, user: &UserInfo, target: &Target, what: &Attribu
 
 /// Refuses what is not allowed.
 pub async fn allowed(core: &Core, user: &UserInfo, what: &Attributes<'_>) -> Outcome<()> {
-    match core.authorize(user, what).await {
+    decided(core, user, what, None).await
+}
+
+/// As [`allowed`], and the audit log is told why.
+async fn decided(core: &Core, user: &UserInfo, what: &Attributes<'_>, audit: Option<&Record>) -> Outcome<()> {
+    let decision = core.authorize(user, what).await;
+    if let Some(record) = audit {
+        let (word, reason) = match &decision {
+            Decision::Allow(grant) => ("allow", grant.to_string()),
+            Decision::Deny(why) => ("forbid", why.clone()),
+        };
+        record.annotate("authorization.k8s.io/decision", word);
+        record.annotate("authorization.k8s.io/reason", reason);
+    }
+    match decision {
         Decision::Allow(_) => Ok(()),
         Decision::Deny(why) => Err(forbidden(user, what, &why).into()),
     }

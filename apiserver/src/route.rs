@@ -66,6 +66,7 @@ pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, requ
         now: at.core.clock.now(),
         entropy: entropy(),
         warnings: Mutex::default(),
+        audit: at.audit,
     };
     let writer = Writer {
         output: negotiate::output(request.headers())?,
@@ -299,6 +300,7 @@ async fn posted(
                 now,
                 entropy: 0,
                 warnings: Mutex::default(),
+                audit: at.audit,
             };
             status_answer(&writer, &binding::bind(&call, &object).await?)
         }

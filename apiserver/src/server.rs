@@ -1,6 +1,7 @@
 //! Connections: TLS, HTTP/1.1 and HTTP/2, client certificates, graceful end. Decides windows and stream limits; never what a
 //! request means.
 
+use crate::auth::peers::Peer;
 use crate::core::Core;
 use crate::http::body::boxed;
 use crate::pipeline::{Lifetime, handle};
@@ -90,7 +91,8 @@ async fn connection(
     };
     let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(core.clock.now().secs()).unwrap_or(0)));
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    let peer = Arc::new(core.peers.identify(chain, now));
+    let address = stream.get_ref().0.peer_addr().ok().map(|address| address.ip());
+    let peer = Arc::new(Peer { address, ..core.peers.identify(chain, now) });
     let shutdown = lifetime.shutdown.clone();
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let (core, peer, lifetime) = (core.clone(), peer.clone(), lifetime.clone());

@@ -85,9 +85,9 @@ impl ApiServer {
         tokio::spawn(async move { presence.run(&core, shutdown).await });
         let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
         tokio::spawn(async move { roles::run(&core, shutdown).await });
-        tokio::spawn(aggregation::run(self.core.clone(), self.lifetime.shutdown.clone()));
         let (core, shutdown) = (self.core.clone(), self.lifetime.shutdown.clone());
         tokio::spawn(async move { keep::run(&core, shutdown).await });
+        tokio::spawn(aggregation::run(self.core.clone(), self.lifetime.shutdown.clone()));
         Ok(())
     }
 
@@ -105,6 +105,9 @@ impl ApiServer {
 
     async fn serve_here(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, cancel: CancellationToken) {
         server::serve(self.core.clone(), listener, tls, cancel).await;
+        if let Some(audit) = &self.core.audit {
+            audit.flush().await;
+        }
     }
 
     /// The way in for a component of this process, with its own identity through every gate.

@@ -1,6 +1,8 @@
 //! The API server of this process on its stores: what it is told, where it listens, and the way in for the components
 //! beside it. It decides nothing about requests.
 
+use super::access;
+use crate::cli::{AuditArgs, AuthenticationArgs, AuthorizationArgs};
 use crate::pki::{self, Pki};
 use crate::problem::Problem;
 use anyhow::Context;
@@ -21,6 +23,7 @@ pub struct Plan {
     /// How much it does at once.
     pub seats: usize,
     pub cluster_domain: String,
+    pub access: Option<(AuthenticationArgs, AuthorizationArgs, AuditArgs)>,
 }
 
 /// A server that answers. Clones share everything.
@@ -32,12 +35,11 @@ pub struct Api {
 impl Api {
     /// Fills the caches, listens, and returns when requests are answered; serves until `cancel`.
     pub async fn start(plan: &Plan, keys: &Pki, stores: Stores, cancel: CancellationToken) -> anyhow::Result<Self> {
-        let server = ApiServer::new(config(plan, keys)?, stores)?;
-        let tls = server_config(
-            &read(&keys.certificate(pki::APISERVER))?,
-            &read(&keys.key(pki::APISERVER))?,
-            &read(&keys.certificate(pki::CLUSTER_CA))?,
-        )?;
+        let config = config(plan, keys)?;
+        let authorities = access::accepted_authorities(&read(&keys.certificate(pki::CLUSTER_CA))?, &config);
+        let server = ApiServer::new(config, stores)?;
+        let tls =
+            server_config(&read(&keys.certificate(pki::APISERVER))?, &read(&keys.key(pki::APISERVER))?, &authorities)?;
         let listener = TcpListener::bind(plan.listen).await.with_context(|| format!("listening on {}", plan.listen))?;
         server.start(cancel.clone()).await.map_err(|status| anyhow::anyhow!("{status}"))?;
         let serving = server.clone();
@@ -57,7 +59,7 @@ fn config(plan: &Plan, keys: &Pki) -> anyhow::Result<Config> {
     let IpAddr::V4(dns) = plan.dns_ip else {
         return Err(Problem::new(format!("--dns-ip {}: an IPv4 address is needed", plan.dns_ip)).into());
     };
-    Ok(Config {
+    let mut config = Config {
         service_cidr: network(&plan.service_cidr)?,
         reserved_ips: vec![dns],
         seats: plan.seats,
@@ -74,7 +76,24 @@ fn config(plan: &Plan, keys: &Pki) -> anyhow::Result<Config> {
         client_ca: read(&keys.certificate(pki::CLUSTER_CA))?,
         front_proxy: front_proxy(keys)?,
         ..Config::default()
-    })
+    };
+    if let Some((who, what, audit)) = &plan.access {
+        access::apply(who, what, &mut config)?;
+        config.audit = access::audit(audit)?;
+    }
+    Ok(config)
+}
+
+/// Keys that were made before there was a front proxy lack its own: then other servers are called without.
+fn front_proxy(keys: &Pki) -> anyhow::Result<Option<FrontProxyPem>> {
+    let cert = keys.certificate(pki::FRONT_PROXY_CLIENT);
+    if !cert.exists() {
+        let missing = cert.display();
+        tracing::warn!(%missing, "servers behind APIServices cannot tell that requests come from here: `gantry pki init` makes it");
+        return Ok(None);
+    }
+    let ca = read(&keys.certificate(pki::FRONT_PROXY_CA))?;
+    Ok(Some(FrontProxyPem { ca, cert: read(&cert)?, key: read(&keys.key(pki::FRONT_PROXY_CLIENT))? }))
 }
 
 /// The seats of a server on this machine: what all of them together do takes each CPU a few hundredths of a second, so that nobody

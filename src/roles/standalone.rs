@@ -45,6 +45,7 @@ pub async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
         dns_ip: args.network.dns_ip,
         seats: args.max_requests_inflight.map_or_else(api::seats_here, |seats| seats as usize),
         cluster_domain: args.network.cluster_domain,
+        access: Some((args.authentication, args.authorization, args.audit)),
     };
     let cancel = stop::signal_token()?;
     let _api = Api::start(&plan, &keys, stores, cancel.clone()).await?;

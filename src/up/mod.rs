@@ -154,6 +154,7 @@ async fn control_plane(plan: &Plan, keys: &Pki, cancel: CancellationToken) -> an
         dns_ip: plan.args.network.dns_ip,
         seats: api::seats_here(),
         cluster_domain: plan.args.network.cluster_domain.clone(),
+        access: None,
     };
     Ok((Api::start(&api, keys, stores, cancel).await?, groups))
 }

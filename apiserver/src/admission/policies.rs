@@ -13,7 +13,7 @@ use gantry_apimachinery::kinds::{NAMESPACE, VALIDATING_ADMISSION_POLICY, VALIDAT
 use gantry_apimachinery::labels::Selector;
 use gantry_apimachinery::meta::split_api_version;
 use gantry_apimachinery::status::{Reason, Status};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 type Compiled = Result<Program, String>;
@@ -24,6 +24,8 @@ struct Policy {
     conditions: Conditions,
     variables: Vec<(String, Compiled)>,
     validations: Vec<Validation>,
+    /// What the audit log is told, by key.
+    annotations: Vec<(String, Compiled)>,
     ignores_failure: bool,
     /// `apiVersion` and kind of its parameters.
     param_kind: Option<(String, String)>,
@@ -68,6 +70,10 @@ impl Policy {
             conditions: Conditions::read(spec, &declared),
             variables: items(spec, "variables").iter().map(variable).collect(),
             validations: items(spec, "validations").iter().map(validation).collect(),
+            annotations: items(spec, "auditAnnotations")
+                .iter()
+                .map(|one| (str_at(one, "key").to_owned(), compile(str_at(one, "valueExpression"))))
+                .collect(),
             ignores_failure: str_at(spec, "failurePolicy") == "Ignore",
             param_kind: kind
                 .is_object()
@@ -100,7 +106,7 @@ enum Verdict {
     Failed(String),
 }
 
-/// Refuses what a policy with the action `Deny` refuses; others warn. `object` is `None` for a delete.
+/// Refuses what a policy with the action `Deny` refuses; others warn, or tell the audit log. `object` is `None` for a delete.
 pub fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Outcome<()> {
     let call = attributes.call;
     let bindings = call.core.stored_kind(&VALIDATING_ADMISSION_POLICY_BINDING);
@@ -116,7 +122,15 @@ pub fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Outcome<
             continue;
         }
         let asked = asked.get_or_insert_with(|| (Asked::of(attributes, object), namespace(attributes)));
-        let verdict = match params(attributes, policy, binding) {
+        let all = params(attributes, policy, binding);
+        if call.audit.is_some() && !policy.annotations.is_empty() {
+            for params in all.iter().flatten() {
+                for (key, text) in annotations(policy, &asked.0, &asked.1, params) {
+                    call.annotate(&format!("{}/{key}", binding.policy), text);
+                }
+            }
+        }
+        let verdict = match all {
             Ok(all) => all
                 .iter()
                 .map(|params| judge(policy, &asked.0, &asked.1, params))
@@ -131,6 +145,10 @@ pub fn validate(attributes: &Attributes<'_>, object: Option<&Value>) -> Outcome<
         };
         let who = format!("ValidatingAdmissionPolicy '{}' with binding '{name}'", binding.policy);
         let acts = |action: &str| binding.actions.iter().any(|one| one == action);
+        if acts("Audit") {
+            let failure = json!([{"message": message, "policy": binding.policy, "binding": name, "validationActions": binding.actions}]);
+            call.annotate("validation.policy.admission.k8s.io/validation_failure", failure.to_string());
+        }
         if acts("Warn") {
             call.warn([format!("Validation failed for {who}: {message}")]);
         }
@@ -200,53 +218,67 @@ fn params(attributes: &Attributes<'_>, policy: &Policy, binding: &Binding) -> Re
     found.iter().map(|object| object.value().map_err(|error| error.to_string())).collect()
 }
 
-fn judge(policy: &Policy, asked: &Asked, namespace: &Value, params: &Value) -> Verdict {
-    let mut composed = Value::Object(serde_json::Map::new());
-    let seen = |composed: &Value, program: &Program| {
-        let variables = [
-            ("object", &asked.object),
-            ("oldObject", &asked.old),
-            ("request", &asked.request),
-            ("params", params),
-            ("namespaceObject", namespace),
-            ("variables", composed),
-        ];
-        cel::evaluate(program, &variables).map_err(|error| error.to_string())
-    };
-    let none = Value::Null;
-    let outer = [
-        ("object", &asked.object),
-        ("oldObject", &asked.old),
-        ("request", &asked.request),
-        ("params", params),
-        ("namespaceObject", namespace),
-        ("variables", &none),
-    ];
-    match policy.conditions.hold(&outer) {
-        Ok(true) => {}
-        Ok(false) => return Verdict::Passed,
-        Err(why) => return Verdict::Failed(why),
-    }
-    for (name, program) in &policy.variables {
-        // One that fails is missed only by those who use it.
-        if let Ok(program) = program
-            && let Ok(value) = seen(&composed, program)
-        {
-            composed[name] = value;
+/// What the expressions of a policy see.
+struct Scope<'a> {
+    asked: &'a Asked,
+    namespace: &'a Value,
+    params: &'a Value,
+    variables: Value,
+}
+
+impl<'a> Scope<'a> {
+    /// `None` when the policy's conditions do not hold.
+    fn of(policy: &Policy, asked: &'a Asked, namespace: &'a Value, params: &'a Value) -> Result<Option<Self>, String> {
+        let mut scope = Self { asked, namespace, params, variables: Value::Null };
+        if !policy.conditions.hold(&scope.names())? {
+            return Ok(None);
         }
+        let mut composed = Value::Object(serde_json::Map::new());
+        for (name, program) in &policy.variables {
+            // One that fails is missed only by those who use it.
+            scope.variables = composed;
+            let value = program.as_ref().ok().and_then(|program| scope.value(program).ok());
+            composed = std::mem::take(&mut scope.variables);
+            if let Some(value) = value {
+                composed[name] = value;
+            }
+        }
+        scope.variables = composed;
+        Ok(Some(scope))
     }
+
+    fn names(&self) -> [(&'static str, &Value); 6] {
+        [
+            ("object", &self.asked.object),
+            ("oldObject", &self.asked.old),
+            ("request", &self.asked.request),
+            ("params", self.params),
+            ("namespaceObject", self.namespace),
+            ("variables", &self.variables),
+        ]
+    }
+
+    fn value(&self, program: &Program) -> Result<Value, String> {
+        cel::evaluate(program, &self.names()).map_err(|error| error.to_string())
+    }
+}
+
+fn judge(policy: &Policy, asked: &Asked, namespace: &Value, params: &Value) -> Verdict {
+    let scope = match Scope::of(policy, asked, namespace, params) {
+        Ok(Some(scope)) => scope,
+        Ok(None) => return Verdict::Passed,
+        Err(why) => return Verdict::Failed(why),
+    };
     for validation in &policy.validations {
         let outcome = match &validation.program {
-            Ok(program) => seen(&composed, program),
+            Ok(program) => scope.value(program),
             Err(error) => Err(error.clone()),
         };
         match outcome {
             Ok(Value::Bool(true)) => {}
             Ok(Value::Bool(false)) => {
                 let worded = match &validation.message_program {
-                    Some(Ok(program)) => {
-                        seen(&composed, program).ok().and_then(|text| text.as_str().map(str::to_owned))
-                    }
+                    Some(Ok(program)) => scope.value(program).ok().and_then(|text| text.as_str().map(str::to_owned)),
                     _ => None,
                 };
                 let message =
@@ -266,10 +298,19 @@ fn judge(policy: &Policy, asked: &Asked, namespace: &Value, params: &Value) -> V
     Verdict::Passed
 }
 
+/// What a policy has to say to the audit log: keys without the policy's name, and texts. One that fails says nothing.
+fn annotations(policy: &Policy, asked: &Asked, namespace: &Value, params: &Value) -> Vec<(String, String)> {
+    let Ok(Some(scope)) = Scope::of(policy, asked, namespace, params) else { return Vec::new() };
+    let said = policy.annotations.iter().filter_map(|(key, program)| {
+        let text = scope.value(program.as_ref().ok()?).ok()?.as_str()?.trim().to_owned();
+        (!text.is_empty()).then(|| (key.clone(), text))
+    });
+    said.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_policy_judges_objects_with_variables_and_parameters() {
@@ -294,5 +335,21 @@ mod tests {
         check(json!({"size": 1, "name": "x"}), Value::Null, "failed expression: object.spec.name != 'x' [Forbidden]");
         check(json!({"size": 1}), Value::Null, "failed expression 'object.spec.name");
         check(json!({"size": 0}), Value::Null, "passed");
+    }
+
+    #[test]
+    fn a_policy_tells_the_audit_log_what_it_can() {
+        let policy = Policy::read(
+            &json!({"spec": {"matchConditions": [{"name": "c", "expression": "object.spec.size > 0"}],
+            "variables": [{"name": "twice", "expression": "object.spec.size * 2"}],
+            "auditAnnotations": [{"key": "twice", "valueExpression": "'it is ' + string(variables.twice)"},
+                {"key": "none", "valueExpression": "null"}, {"key": "broken", "valueExpression": "object.spec.missing"}]}}),
+        );
+        let said = |size: i64| {
+            let asked = Asked { object: json!({"spec": {"size": size}}), old: Value::Null, request: json!({}) };
+            annotations(&policy, &asked, &Value::Null, &Value::Null)
+        };
+        assert_eq!(said(2), [("twice".to_owned(), "it is 4".to_owned())]);
+        assert_eq!(said(0), []);
     }
 }

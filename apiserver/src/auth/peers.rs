@@ -11,6 +11,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The other end of a connection.
@@ -20,11 +21,12 @@ pub struct Peer {
     pub user: Option<UserInfo>,
     /// It may speak for others.
     pub is_proxy: bool,
+    pub address: Option<IpAddr>,
 }
 
 impl Peer {
     pub fn user(user: UserInfo) -> Self {
-        Self { user: Some(user), is_proxy: false }
+        Self { user: Some(user), ..Self::default() }
     }
 }
 
@@ -51,13 +53,13 @@ impl Peers {
     pub fn identify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Peer {
         let Some((leaf, others)) = chain.split_first() else { return Peer::default() };
         let named = || from_certificate(leaf);
-        let Some(known) = &self.proxies else { return Peer { user: named(), is_proxy: false } };
+        let Some(known) = &self.proxies else { return Peer { user: named(), ..Peer::default() } };
         let of = |verifier: &Arc<dyn ClientCertVerifier>| verifier.verify_client_cert(leaf, others, now).is_ok();
         let allowed = &known.config.allowed_names;
         let is_proxy =
             of(&known.proxies) && (allowed.is_empty() || named().is_some_and(|user| allowed.contains(&user.username)));
         // An authority of proxies names no clients.
-        Peer { user: if of(&known.clients) { named() } else { None }, is_proxy }
+        Peer { user: if of(&known.clients) { named() } else { None }, is_proxy, address: None }
     }
 
     /// Whom a proxy speaks for, if it says so.

@@ -94,3 +94,19 @@ pub fn secure(url: &str) -> Result<Uri, OutboundError> {
     }
     Ok(parsed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_never_answers_is_given_up() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}/", listener.local_addr().unwrap());
+        let caller = Caller::new(&Trust::Anybody, None).unwrap();
+        let error = caller.get(&url, Duration::from_secs(5), 10).await.err().unwrap().to_string();
+        assert_eq!(error, format!("Get {url:?}: context deadline exceeded"));
+        let open = caller.post("http://127.0.0.1/", &HeaderMap::new(), vec![], Duration::from_secs(5)).await;
+        assert_eq!(open.err().unwrap().to_string(), "\"http://127.0.0.1/\" must be an https URL with a host");
+    }
+}

@@ -1,6 +1,7 @@
 //! One request to a resource, as its verb's code sees it. Decides how write options are read; never what a verb does.
 
 use super::stored::Stored;
+use crate::audit::Record;
 use crate::auth::UserInfo;
 use crate::core::{Core, store_failure};
 use crate::http::{Outcome, Query};
@@ -74,6 +75,8 @@ pub struct Call<'a> {
     pub entropy: u64,
     /// Texts for the `Warning` header.
     pub warnings: Mutex<Vec<String>>,
+    /// What the audit log tells of the request.
+    pub audit: Option<&'a Record>,
 }
 
 impl Call<'_> {
@@ -108,6 +111,13 @@ impl Call<'_> {
         self.warnings.lock().extend(texts);
     }
 
+    /// Adds to what the audit log tells.
+    pub fn annotate(&self, key: &str, value: impl Into<String>) {
+        if let Some(record) = self.audit {
+            record.annotate(key, value);
+        }
+    }
+
     pub fn path(&self, name: &str) -> String {
         if self.kind().namespaced { format!("{}/{name}", self.namespace) } else { name.to_owned() }
     }
@@ -129,6 +139,7 @@ impl Call<'_> {
             now: self.now,
             entropy: self.entropy,
             warnings: Mutex::default(),
+            audit: self.audit,
         }
     }
 }

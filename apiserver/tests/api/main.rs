@@ -5,6 +5,7 @@
 mod admission;
 mod aggregation;
 mod allocation;
+mod audit;
 mod auth;
 mod auth_certificates;
 mod auth_roles;

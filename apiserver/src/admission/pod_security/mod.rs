@@ -2,7 +2,7 @@
 //! warned of warns. What a level asks for is `checks`'.
 //!
 //! The standards are Kubernetes' (<https://kubernetes.io/docs/concepts/security/pod-security-standards/>), always in their newest
-//! version. There is no audit log yet to write the `audit` level's findings to.
+//! version. Findings of the `audit` level go to the audit log alone.
 
 mod checks;
 
@@ -66,6 +66,13 @@ impl Admission for PodSecurity {
                 )
             })
         };
+        if call.kind() == &POD {
+            let enforced = format!("{}:{}", level("enforce").as_str(), version(&namespace.labels));
+            call.annotate("pod-security.kubernetes.io/enforce-policy", enforced);
+        }
+        if let Some(why) = says(level("audit"), "would violate") {
+            call.annotate("pod-security.kubernetes.io/audit-violations", why);
+        }
         if call.kind() == &POD
             && let Some(why) = says(level("enforce"), "violates")
         {
