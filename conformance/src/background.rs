@@ -41,25 +41,28 @@ impl Background {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    anyhow::bail!("{}: no line with {word:?} within {timeout:?}, only:\n{}", self.name, self.said())
+                    anyhow::bail!(
+                        "{}: no line with {word:?} within {timeout:?}, only:\n{}",
+                        self.name,
+                        self.seen.join("\n")
+                    )
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    anyhow::bail!("{} ended without a line with {word:?}:\n{}", self.name, self.said())
+                    anyhow::bail!("{} ended without a line with {word:?}:\n{}", self.name, self.seen.join("\n"))
                 }
             }
         }
     }
 
-    /// What it had said by the last call, one line each.
-    pub fn said(&self) -> String {
+    /// What it has said so far.
+    pub fn said(&mut self) -> String {
+        self.seen.extend(self.lines.try_iter());
         self.seen.join("\n")
     }
 
     /// Waits for its end and gives all that it said.
     pub fn end(mut self) -> anyhow::Result<(ExitStatus, String)> {
-        while let Ok(line) = self.lines.recv() {
-            self.seen.push(line);
-        }
+        self.seen.extend(self.lines.iter());
         Ok((self.child.wait()?, self.said()))
     }
 }

@@ -4,6 +4,7 @@
 
 mod access;
 mod helm;
+mod libraries;
 mod objects;
 mod streams;
 mod workloads;
@@ -26,6 +27,9 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(helm::a_web_application),
         case!(helm::a_database),
         case!(helm::an_operator),
+        case!(libraries::python_client),
+        case!(libraries::python_operator_on_kopf),
+        case!(libraries::typescript_client),
     ];
     let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.log_tail(30)));
     cluster.down()?;
