@@ -1,6 +1,8 @@
 //! The agent's own HTTPS server: logs, exec, attach, port-forward and what it knows of its pods. Only the API server may
 //! ask: it shows a client certificate whose common name says so. It decides routes; it changes no pod.
 
+mod connect;
+mod join;
 mod logfile;
 pub(crate) mod logs;
 mod rotate;
@@ -125,6 +127,12 @@ async fn route(shared: Arc<Shared>, request: Request<Incoming>, allowed: bool) -
             }
             _ => missing(ns, pod),
         },
+        (_, ["podConnect", ns, pod]) => {
+            match shared.views.find(ns, pod, query.get("uid").filter(|uid| !uid.is_empty())) {
+                Some(view) => connect::serve(&view.status, query.get("port").unwrap_or_default(), request).await,
+                None => missing(ns, pod),
+            }
+        }
         _ => text(StatusCode::NOT_FOUND, "404 page not found"),
     }
 }

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use super::{Answer, text};
+use super::{Answer, join, text};
 use crate::runtime::{Result, RuntimeError};
 
 const WS_PROTOCOL: HeaderName = HeaderName::from_static("sec-websocket-protocol");
@@ -39,13 +39,13 @@ pub async fn proxy(url: Result<String>, request: Request<Incoming>) -> Answer {
     let Some(protocols) = offer(request.headers()) else {
         return text(StatusCode::BAD_REQUEST, "none of the WebSocket protocols offered is spoken here; SPDY/3.1 is");
     };
-    match join(&url, request, protocols).await {
+    match switch(&url, request, protocols).await {
         Ok(answer) => answer,
         Err(e) => text(StatusCode::BAD_GATEWAY, format!("the container runtime's stream: {e}")),
     }
 }
 
-async fn join(
+async fn switch(
     url: &str,
     mut request: Request<Incoming>,
     protocols: Option<String>,
@@ -75,8 +75,7 @@ async fn join(
     let (client, runtime) = (hyper::upgrade::on(&mut request), hyper::upgrade::on(&mut answer));
     tokio::spawn(async move {
         if let Ok((client, runtime)) = tokio::try_join!(client, runtime) {
-            // Either side may hang up; that is how sessions end.
-            drop(tokio::io::copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(runtime)).await);
+            join::both(TokioIo::new(client), TokioIo::new(runtime)).await;
         }
     });
     let mut switched = Response::new(Empty::new().map_err(|never| match never {}).boxed());
