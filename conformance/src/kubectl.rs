@@ -15,6 +15,7 @@ pub struct Kubectl {
     kubeconfig: PathBuf,
     home: PathBuf,
     namespace: Option<String>,
+    env: Vec<(String, String)>,
 }
 
 /// What one run said.
@@ -29,7 +30,7 @@ impl Kubectl {
     /// Its cache goes into `home`, which must not be a data directory: nothing but Gantry's belongs there.
     pub fn new(kubeconfig: &Path, home: &Path) -> anyhow::Result<Self> {
         let (kubeconfig, home) = (kubeconfig.to_path_buf(), home.to_path_buf());
-        Ok(Self { binary: tools::kubectl()?, kubeconfig, home, namespace: None })
+        Ok(Self { binary: tools::kubectl()?, kubeconfig, home, namespace: None, env: Vec::new() })
     }
 
     /// Another version of kubectl at the same cluster.
@@ -56,10 +57,17 @@ impl Kubectl {
         result
     }
 
+    /// The same kubectl with one more variable in its environment.
+    pub fn with_env(&self, name: &str, value: &str) -> Self {
+        let mut env = self.env.clone();
+        env.push((name.to_owned(), value.to_owned()));
+        Self { env, ..self.clone() }
+    }
+
     /// A command that the caller runs, its output and its environment included.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
-        command.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.home);
+        command.env("KUBECONFIG", &self.kubeconfig).env("HOME", &self.home).envs(self.env.iter().cloned());
         if let Some(namespace) = &self.namespace {
             command.args(["-n", namespace]);
         }

@@ -11,6 +11,7 @@ mod kubectl_writes;
 mod rollouts;
 mod stores;
 mod strangers;
+mod streams;
 mod survival;
 
 use anyhow::Context;
@@ -35,6 +36,11 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(kubectl_reads::logs_of_all_kinds),
         case!(kubectl_reads::exec_with_and_without_terminal),
         case!(kubectl_reads::discovery_commands),
+        case!(streams::commands_by_websocket_and_spdy),
+        case!(streams::attach_reaches_a_waiting_program),
+        case!(streams::ports_are_forwarded_by_websocket_and_spdy),
+        case!(streams::pods_services_and_nodes_are_proxied),
+        case!(streams::spdy_by_hand),
         case!(kubectl_writes::create_label_annotate_delete),
         case!(kubectl_writes::a_list_in_one_file),
         case!(kubectl_writes::all_patch_types),
