@@ -28,6 +28,10 @@ use gantry_apimachinery::kinds::{KINDS, Kind, StoreGroup};
 use gantry_apimachinery::status::Status;
 use gantry_store::{RangeRequest, Store, StoreError};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// Bodies of writes that are being read or wait to be carried out, all together: beyond it clients come again later.
+const BODIES_KIB: usize = 512 << 10;
 
 /// One store per group. All three may be one and the same in tests.
 #[derive(Clone)]
@@ -77,6 +81,8 @@ pub struct Core {
     pub admission: Vec<Box<dyn Admission>>,
     pub kubelet: Option<KubeletClient>,
     pub sessions: Sessions,
+    /// Room for the bodies of writes that are being read or wait, in KiB.
+    pub bodies: Semaphore,
     pub metrics: Metrics,
     pub audit: Option<Arc<Audit>>,
 }
@@ -114,6 +120,7 @@ impl Core {
             token_reviews: config.token_webhook.as_ref().map(TokenReviews::new).transpose()?,
             access_reviews: config.access_webhook.as_ref().map(AccessReviews::new).transpose()?,
             sessions: Sessions::default(),
+            bodies: Semaphore::new(BODIES_KIB),
             authorizer: Box::new(Authorizers { rbac: rbac.clone() }),
             rbac,
             fairness: Fairness::following(&groups[0], config.seats),

@@ -11,13 +11,14 @@ use crate::auth::peers::Peer;
 use crate::core::Core;
 use crate::endpoints;
 use crate::fairness::{Asked, Flow, Rejected, Seat, Work, until_sent, width};
-use crate::http::body::{JSON, full, read, respond};
+use crate::http::body::{JSON, MAX_BODY, full, read, respond};
 use crate::http::gzip;
 use crate::http::negotiate::{self, Encoding};
 use crate::http::target::ResourcePath;
 use crate::http::{Failure, Outcome, Query, Request, Response, Target, Verb};
 use crate::rest::output::{PROTOBUF, message_type};
 use crate::route;
+use crate::streams::upgrade::is_upgrade;
 use bytes::Bytes;
 use gantry_apimachinery::fields::FieldSelector;
 use gantry_apimachinery::protobuf;
@@ -25,6 +26,7 @@ use gantry_apimachinery::status::Status;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -92,8 +94,14 @@ fn labels(core: &Core, target: &Target, method: &Method) -> (String, String) {
             let resource = known.map_or_else(|| "unknown".to_owned(), |kind| kind.resource());
             (verb.map_or("unknown", Verb::as_str).to_owned(), resource)
         }
-        Target::NonResource { .. } => (method.as_str().to_lowercase(), String::new()),
+        Target::NonResource { .. } => (known_method(method), String::new()),
     }
+}
+
+/// A client may invent methods; they all count as one.
+fn known_method(method: &Method) -> String {
+    let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+    if known.contains(method) { method.as_str().to_lowercase() } else { "other".to_owned() }
 }
 
 /// What a request is for.
@@ -142,10 +150,12 @@ async fn gates(
     };
     let flow = (!passes_by(&target)).then(|| core.fairness.classify(&user, &what));
     let outcome = async {
-        authorise(core, &user, &target, &what, audit).await?;
+        authorise(core, &user, &target, &what, audit, is_upgrade(request.headers())).await?;
         // Before the queue: a client that sends slowly holds nobody's seat.
-        let (request, body) =
-            if remote.is_some() { (request, None) } else { with_whole_body(&target, request).await? };
+        let (request, body, _room) = match remote {
+            Some(_) => (request, None, None),
+            None => with_whole_body(&core.bodies, &target, request).await?,
+        };
         if let (Some(record), Some(body), Target::Resource { path, .. }) = (audit, body, &target) {
             audit::sent(record, core, path, request.headers(), &body);
         }
@@ -244,7 +254,9 @@ fn passes_by(target: &Target) -> bool {
 }
 
 fn tunnels(path: &ResourcePath) -> bool {
-    ["exec", "attach", "portforward"].contains(&path.subresource.as_str())
+    path.group.is_empty()
+        && path.resource == "pods"
+        && ["exec", "attach", "portforward"].contains(&path.subresource.as_str())
 }
 
 /// What goes on to somebody else as it comes.
@@ -252,16 +264,22 @@ fn streams(path: &ResourcePath) -> bool {
     tunnels(path) || path.subresource == "proxy"
 }
 
-/// Reads the body of a write, and shows it; what goes on to a node agent is left to stream.
-async fn with_whole_body(target: &Target, request: Request) -> Outcome<(Request, Option<Bytes>)> {
+/// The body's room stays taken for as long as the permit lives.
+type WholeBody<'a> = (Request, Option<Bytes>, Option<SemaphorePermit<'a>>);
+
+/// Reads the body of a write, and shows it; what goes on to a node agent is left to stream. Bodies that wait have a limit together.
+async fn with_whole_body<'a>(bodies: &'a Semaphore, target: &Target, request: Request) -> Outcome<WholeBody<'a>> {
     match target {
         Target::Resource { verb: Some(verb), path } if !verb.is_read() && !streams(path) => {}
-        _ => return Ok((request, None)),
+        _ => return Ok((request, None, None)),
     }
     let (parts, body) = request.into_parts();
+    let said = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let kib = u32::try_from(said.unwrap_or(MAX_BODY).min(MAX_BODY).div_ceil(1_024)).unwrap_or(u32::MAX);
+    let room = bodies.try_acquire_many(kib).map_err(|_| Status::too_many_requests(1))?;
     let late = |_| Box::new(Status::timeout("the request body did not arrive in time", 0));
     let body = timeout(BODY_WITHIN, read(body)).await.map_err(late)??;
-    Ok((Request::from_parts(parts, full(body.clone())), Some(body)))
+    Ok((Request::from_parts(parts, full(body.clone())), Some(body), Some(room)))
 }
 
 async fn authorise(
@@ -270,11 +288,13 @@ async fn authorise(
     target: &Target,
     what: &Attributes<'_>,
     audit: Option<&Record>,
+    upgrades: bool,
 ) -> Outcome<()> {
     decided(core, user, what, audit).await?;
-    // A WebSocket begins as a read, but what goes through it is no read: as Kubernetes since 1.35.
+    // A WebSocket begins as a read, but what goes through it is no read: as Kubernetes since 1.35. An agent runs commands that way.
+    let reaches_agent = |path: &ResourcePath| upgrades && path.resource == "nodes" && path.subresource == "proxy";
     match target {
-        Target::Resource { path, .. } if tunnels(path) => {
+        Target::Resource { path, .. } if tunnels(path) || reaches_agent(path) => {
             decided(core, user, &Attributes { verb: "create", ..*what }, audit).await
         }
         _ => Ok(()),
@@ -400,12 +420,34 @@ mod tests {
         check(Method::GET, "/metrics", false);
     }
 
+    #[tokio::test]
+    async fn bodies_that_wait_have_room_for_so_many() {
+        let room = Semaphore::new(5);
+        let sent = |length: usize| {
+            let mut request = Request::new(full(vec![b' '; length]));
+            request.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+            request
+        };
+        let (write, _) = target(&Method::POST, "/api/v1/namespaces/a/configmaps");
+        let one = with_whole_body(&room, &write, sent(3 << 10)).await.ok().unwrap();
+        assert_eq!(with_whole_body(&room, &write, sent(3 << 10)).await.err().unwrap().code(), 429);
+        assert!(with_whole_body(&room, &write, sent(2 << 10)).await.is_ok());
+        drop(one);
+        assert!(with_whole_body(&room, &write, sent(3 << 10)).await.is_ok());
+    }
+
+    #[test]
+    fn methods_that_nobody_knows_are_one() {
+        assert_eq!((known_method(&Method::GET), known_method(&"X-1".parse().unwrap())), ("get".into(), "other".into()));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_comes_is_given_up() {
         let request = || Request::new(stream(futures::stream::pending()));
         let (write, _) = target(&Method::POST, "/api/v1/namespaces/a/configmaps");
-        assert_eq!(with_whole_body(&write, request()).await.err().unwrap().code(), 504);
+        let room = Semaphore::new(MAX_BODY >> 10);
+        assert_eq!(with_whole_body(&room, &write, request()).await.err().unwrap().code(), 504);
         let (exec, _) = target(&Method::POST, "/api/v1/namespaces/a/pods/b/exec");
-        assert!(with_whole_body(&exec, request()).await.is_ok(), "it is not read here");
+        assert!(with_whole_body(&room, &exec, request()).await.is_ok(), "it is not read here");
     }
 }

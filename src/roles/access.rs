@@ -3,7 +3,6 @@
 
 use crate::cli::{AuditArgs, AuthenticationArgs, AuthorizationArgs};
 use crate::problem::Problem;
-use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gantry_apiserver::{

@@ -104,18 +104,6 @@ pub fn seats_here() -> usize {
     (cpus * EACH_CPU).min(Config::default().seats)
 }
 
-/// Keys that were made before there was a front proxy lack its own: then other servers are called without.
-fn front_proxy(keys: &Pki) -> anyhow::Result<Option<FrontProxyPem>> {
-    let cert = keys.certificate(pki::FRONT_PROXY_CLIENT);
-    if !cert.exists() {
-        let missing = cert.display();
-        tracing::warn!(%missing, "servers behind APIServices cannot tell that requests come from here: `gantry pki init` makes it");
-        return Ok(None);
-    }
-    let ca = read(&keys.certificate(pki::FRONT_PROXY_CA))?;
-    Ok(Some(FrontProxyPem { ca, cert: read(&cert)?, key: read(&keys.key(pki::FRONT_PROXY_CLIENT))? }))
-}
-
 fn network(cidr: &str) -> Result<(Ipv4Addr, u8), Problem> {
     let wrong = || Problem::new(format!("{cidr:?} is not an IPv4 range such as 10.96.0.0/16"));
     let (base, length) = cidr.split_once('/').ok_or_else(wrong)?;

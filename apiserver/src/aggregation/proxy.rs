@@ -96,6 +96,10 @@ fn copy_headers(from: &HeaderMap, to: &mut HeaderMap, upgrades: bool, onward: bo
 /// Says whom a request comes from, as `requestheader` authentication reads it.
 pub fn identify(headers: &mut HeaderMap, user: &UserInfo) -> Result<(), String> {
     let value = |text: &str| {
+        // Who reads a header cuts blanks off: it would be another name there.
+        if text.is_empty() || text.trim() != text {
+            return Err(format!("{text:?} cannot be told in a header"));
+        }
         HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("{text:?} cannot be told in a header"))
     };
     headers.insert(USER, value(&user.username)?);

@@ -134,7 +134,10 @@ impl Writer {
         }
         let limit = self.config.max_size_mb << 20;
         if limit > 0 && self.length > 0 && self.length + bytes.len() as u64 > limit {
-            self.put_aside()?;
+            // The file that there is takes the line, too.
+            if let Err(error) = self.put_aside() {
+                tracing::warn!(%error, path = %self.config.path.display(), "the audit log cannot be put aside");
+            }
         }
         if self.file.is_none() {
             self.reopen()?;

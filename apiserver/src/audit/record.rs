@@ -33,6 +33,25 @@ struct State {
     /// What all events of the request say.
     event: Map<String, Value>,
     annotations: BTreeMap<String, String>,
+    /// The caller is known, and the last event was written.
+    begun: bool,
+    ended: bool,
+}
+
+/// A client that went away while its request was carried out; nobody defines a code for it, proxies use this one.
+const WENT_AWAY: u16 = 499;
+
+impl Drop for Record {
+    /// What was begun may be done although nobody waits for the answer: it is told, too.
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        if state.begun && !state.ended {
+            let status = json!({"metadata": {}, "code": WENT_AWAY, "status": "Failure",
+                "message": "the client went away before it was answered; what it asked for may have been done"});
+            state.event.entry("responseStatus").or_insert(status);
+            self.write(Stage::ResponseComplete, None);
+        }
+    }
 }
 
 impl Record {
@@ -67,6 +86,7 @@ impl Record {
         let asked = asked(&self.target, &self.method, user);
         let mut state = self.state.lock();
         state.verdict = self.audit.policy.verdict(&asked);
+        state.begun = true;
         let level = state.verdict.level.as_str();
         state.event.insert("level".into(), level.into());
         state.event.insert("user".into(), user.map_or_else(|| json!({}), shown));
@@ -140,7 +160,8 @@ impl Record {
         if let Some((key, value)) = note {
             self.annotate(key, value);
         }
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        state.ended |= stage == Stage::ResponseComplete;
         if state.verdict.writes(stage) {
             let line = line(&state.event, stage, self.audit.now(), &state.annotations);
             drop(state);

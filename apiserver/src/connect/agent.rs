@@ -128,7 +128,8 @@ impl KubeletClient {
             Err(late) => return Err(failed(&late).into()),
         };
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(failure(response).await.into());
+            let why = timeout(SWITCH_WITHIN, failure(response)).await.map_err(|late| failed(&late))?;
+            return Err(why.into());
         }
         let upgraded = hyper::upgrade::on(&mut response).await.map_err(|error| failed(&error))?;
         Ok((std::mem::take(response.headers_mut()), TokioIo::new(upgraded)))

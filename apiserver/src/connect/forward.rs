@@ -31,6 +31,10 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 const PIECE: usize = 16 * 1024;
 /// When one side broke off, what is on its way to the other arrives by then.
 const FAREWELL: Duration = Duration::from_secs(60);
+/// How long one side may go on after the other said that it is done.
+const HALF: Duration = Duration::from_secs(10 * 60);
+/// A side that says nothing for so long is gone, as with every session.
+const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// An answer whose body is still coming, and, when protocols were switched, the backend's side of the connection.
 pub struct Answer {
@@ -189,8 +193,8 @@ pub async fn join(client: OnUpgrade, backend: OnUpgrade) {
         clean = back.as_mut() => (clean, there),
     };
     if clean {
-        // One side said all that it had to say; the other may go on.
-        rest.await;
+        // One side said all that it had to say; the other may go on, but not for ever.
+        let _ = tokio::time::timeout(HALF, rest).await;
     } else {
         let _ = tokio::time::timeout(FAREWELL, rest).await;
     }
@@ -201,7 +205,8 @@ pub async fn join(client: OnUpgrade, backend: OnUpgrade) {
 async fn one_way<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send>(from: &mut R, to: &mut W) -> bool {
     let (mut buffer, mut hears) = (vec![0; PIECE], true);
     loop {
-        match from.read(&mut buffer).await {
+        let Ok(read) = tokio::time::timeout(IDLE, from.read(&mut buffer)).await else { return false };
+        match read {
             Ok(length @ 1..) if hears => {
                 hears = to.write_all(&buffer[..length]).await.is_ok() && to.flush().await.is_ok()
             }

@@ -109,7 +109,7 @@ impl Target {
         let none = Query::default();
         let query = if found.subresource == "proxy" { &none } else { query };
         let verb = match verb(method, !found.name.is_empty(), query) {
-            Some(verb) if watches => verb.is_read().then_some(Verb::Watch),
+            Some(verb) if watches => (verb.is_read() && found.subresource.is_empty()).then_some(Verb::Watch),
             verb => verb,
         };
         Self::Resource { verb, path: found }

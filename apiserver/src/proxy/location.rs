@@ -44,12 +44,16 @@ impl Paths {
     /// Splits behind the subresource `proxy`, which stands behind so many parts.
     pub fn split(path: &str, parts: usize) -> Self {
         let mut at = 0;
+        let mut prefix = String::new();
         for _ in 0..parts {
             at += path[at..].len() - path[at..].trim_start_matches('/').len();
-            at += path[at..].find('/').unwrap_or(path[at..].len());
+            let end = at + path[at..].find('/').unwrap_or(path[at..].len());
+            // Slashes that stand for nothing are no part of what is put before every address of a page.
+            prefix.push('/');
+            prefix.push_str(&path[at..end]);
+            at = end;
         }
-        let (prefix, rest) = path.split_at(at);
-        Self { prefix: prefix.to_owned(), rest: clean(rest) }
+        Self { prefix, rest: clean(&path[at..]) }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::http::body::Body;
 use crate::http::target::ResourcePath;
 use crate::http::{Outcome, Request, Response, empty};
 use crate::streams::upgrade::is_upgrade;
+use bytes::Bytes;
 use dial::Transport;
 use futures::StreamExt;
 use gantry_apimachinery::status::Status;
@@ -188,19 +189,25 @@ fn is_page(headers: &HeaderMap) -> bool {
     kind.eq_ignore_ascii_case("text/html") && !headers.contains_key(CONTENT_ENCODING)
 }
 
+const PAGE_SLICE: usize = 1 << 10;
+const PAGE_PIECE: usize = 64 << 10;
+
 fn rewritten(body: Body, rewrite: Rewrite) -> Body {
     let rewriter = Rewriter::new(move |address: &str| rewrite.address(address));
-    let pieces = futures::stream::unfold(Some((BodyDataStream::new(body), rewriter)), |state| async {
-        let (mut data, mut rewriter) = state?;
+    let pieces = futures::stream::unfold(Some((BodyDataStream::new(body), rewriter, Bytes::new())), |state| async {
+        let (mut data, mut rewriter, mut rest) = state?;
+        let mut out = Vec::new();
         loop {
-            let mut out = Vec::new();
+            // Each address grows: a piece is taken in slices, so that what it becomes stays small.
+            while !rest.is_empty() && out.len() < PAGE_PIECE {
+                let slice = rest.split_to(rest.len().min(PAGE_SLICE));
+                rewriter.push(&slice, &mut out);
+            }
+            if !out.is_empty() {
+                return Some((Ok(Frame::data(out.into())), Some((data, rewriter, rest))));
+            }
             match data.next().await {
-                Some(Ok(piece)) => {
-                    rewriter.push(&piece, &mut out);
-                    if !out.is_empty() {
-                        return Some((Ok(Frame::data(out.into())), Some((data, rewriter))));
-                    }
-                }
+                Some(Ok(piece)) => rest = piece,
                 Some(Err(error)) => return Some((Err(error), None)),
                 None => {
                     rewriter.finish(&mut out);

@@ -160,3 +160,15 @@ async fn admission_has_its_say() {
     let violations = annotations["pod-security.kubernetes.io/audit-violations"].as_str().unwrap();
     assert!(violations.starts_with("would violate PodSecurity \"baseline:latest\": host namespaces"), "{violations}");
 }
+
+#[tokio::test]
+async fn who_goes_away_is_told_of_nevertheless() {
+    let audited = Audited::new(json!([{"level": "Metadata"}])).await;
+    // It waits for a version that does not come.
+    let path = format!("{CONFIG_MAPS}?resourceVersion=1000000");
+    let mut asked = Box::pin(audited.send(&audited.api, "gone", Method::GET, &path, &Value::Null));
+    assert!(futures::poll!(&mut asked).is_pending());
+    drop(asked);
+    let event = audited.event("gone").await;
+    assert_eq!((&event["stage"], &event["responseStatus"]["code"]), (&json!("ResponseComplete"), &json!(499)));
+}

@@ -299,5 +299,5 @@ fn tls(pki: &Path) -> anyhow::Result<StoreTls> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)?;
-    Ok(StoreTls { server: Arc::new(server), client: storebench::wire::tls(pki)? })
+    Ok(StoreTls { server: Arc::new(server), client: storebench::wire::tls(pki, "store-ca", "store-peer")? })
 }

@@ -7,6 +7,7 @@ use crate::auth::authn::Authenticated;
 use crate::config::TokenWebhook;
 use crate::core::StartError;
 use crate::kinds::value::{bool_at, items, str_at};
+use crate::outbound::OutboundError;
 use serde_json::{Value, json};
 
 const MOST_KEPT: usize = 4_096;
@@ -39,7 +40,13 @@ impl TokenReviews {
                 found
             }
             Err(error) => {
-                tracing::warn!(%error, "the authentication webhook did not answer");
+                // What it says may repeat the token.
+                match error {
+                    OutboundError::Refused { code, .. } => {
+                        tracing::warn!(code, "the authentication webhook refused to review a token");
+                    }
+                    error => tracing::warn!(%error, "the authentication webhook did not answer"),
+                }
                 None
             }
         }

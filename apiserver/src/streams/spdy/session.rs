@@ -258,7 +258,10 @@ impl Session {
     }
 
     fn settings(&mut self, pairs: &[(u32, u32)], effects: &mut Vec<Effect>) -> Result<(), SessionFault> {
-        for (number, value) in pairs {
+        // A number that is there twice counts as it is there last: each costs something for every stream.
+        let last = |number: u32| pairs.iter().rfind(|(known, _)| *known == number);
+        let known = [setting::INITIAL_WINDOW_SIZE, setting::MAX_CONCURRENT_STREAMS].into_iter().filter_map(last);
+        for (number, value) in known {
             match *number {
                 setting::INITIAL_WINDOW_SIZE => {
                     self.bind(effects);
