@@ -49,8 +49,10 @@ impl Paths {
             at += path[at..].len() - path[at..].trim_start_matches('/').len();
             let end = at + path[at..].find('/').unwrap_or(path[at..].len());
             // Slashes that stand for nothing are no part of what is put before every address of a page.
-            prefix.push('/');
-            prefix.push_str(&path[at..end]);
+            if at < end {
+                prefix.push('/');
+                prefix.push_str(&path[at..end]);
+            }
             at = end;
         }
         Self { prefix, rest: clean(&path[at..]) }
@@ -169,6 +171,8 @@ mod tests {
         check("/api/v1/namespaces/x/pods/p/proxy/proxy/proxy", "/proxy/proxy");
         assert_eq!(Paths::split("/api/v1/nodes/n/proxy/a", 5).rest, "/a");
         assert_eq!(Paths::split("/a", 5), Paths { prefix: "/a".into(), rest: String::new() });
+        let long = format!("{}api/v1//nodes/n/proxy//a", "/".repeat(1_000));
+        assert_eq!(Paths::split(&long, 5), Paths { prefix: "/api/v1/nodes/n/proxy".into(), rest: "/a".into() });
     }
 
     #[test]
