@@ -150,7 +150,8 @@ impl Rule {
         if self.level.is_none() {
             return Err(".level: one of None, Metadata, Request, RequestResponse is needed".to_owned());
         }
-        if !self.non_resource_urls.is_empty() && !(self.resources.is_empty() && self.namespaces.is_empty()) {
+        let names_resources = !self.resources.is_empty() || !self.namespaces.is_empty();
+        if names_resources && !self.non_resource_urls.is_empty() {
             return Err(
                 ".nonResourceURLs: rules cannot apply to both regular resources and non-resource URLs".to_owned()
             );

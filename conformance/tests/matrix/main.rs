@@ -49,7 +49,7 @@ fn each_kubectl(cluster: &Cluster, area: &str, body: fn(&Kubectl, u32) -> anyhow
 fn side_by_side<T: Sync>(these: &[T], body: impl Fn(&T) -> anyhow::Result<()> + Sync) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let running: Vec<_> = these.iter().map(|one| scope.spawn(|| body(one))).collect();
-        running.into_iter().map(|one| one.join().unwrap_or_else(|_| anyhow::bail!("a panic"))).collect()
+        running.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| anyhow::bail!("a panic")))
     })
 }
 

@@ -19,12 +19,12 @@ const PROTOCOL: &str = "tcp";
 const DIAL_WITHIN: Duration = Duration::from_secs(10);
 
 /// The pod's address and the port, or why there is none.
-fn address(status: &PodStatus, port: &str) -> Result<SocketAddr, Answer> {
-    let bad = |what: String| text(StatusCode::BAD_REQUEST, what);
+fn address(status: &PodStatus, port: &str) -> Result<SocketAddr, (StatusCode, String)> {
+    let bad = |what: String| (StatusCode::BAD_REQUEST, what);
     let port =
         port.parse::<u16>().ok().filter(|port| *port > 0).ok_or_else(|| bad(format!("{port:?} is not a port")))?;
     let ip = status.pod_ip.as_deref().and_then(|ip| ip.parse::<IpAddr>().ok());
-    let ip = ip.ok_or_else(|| text(StatusCode::SERVICE_UNAVAILABLE, "the pod has no address"))?;
+    let ip = ip.ok_or_else(|| (StatusCode::SERVICE_UNAVAILABLE, "the pod has no address".to_owned()))?;
     Ok(SocketAddr::new(ip, port))
 }
 
@@ -34,7 +34,7 @@ pub async fn serve<B>(status: &PodStatus, port: &str, mut request: Request<B>) -
     }
     let address = match address(status, port) {
         Ok(address) => address,
-        Err(answer) => return answer,
+        Err((code, why)) => return text(code, why),
     };
     let dialed = match timeout(DIAL_WITHIN, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream.set_nodelay(true).map(|()| stream),
@@ -73,8 +73,7 @@ mod tests {
     #[test]
     fn only_the_pods_own_address_is_dialed() {
         let check = |ip: Option<&str>, port: &str, expect: Result<&str, u16>| {
-            let found =
-                address(&pod(ip), port).map(|found| found.to_string()).map_err(|answer| answer.status().as_u16());
+            let found = address(&pod(ip), port).map(|found| found.to_string()).map_err(|(code, _)| code.as_u16());
             assert_eq!(found, expect.map(str::to_owned), "{ip:?} {port}");
         };
         check(Some("10.1.2.3"), "80", Ok("10.1.2.3:80"));
