@@ -17,7 +17,7 @@ pub fn commands_by_websocket_and_spdy(cluster: &Cluster) -> anyhow::Result<()> {
     let pod = web_pod(cluster)?;
     for (way, on) in WAYS {
         let demo = cluster.kubectl.within(NAMESPACE).with_env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", on);
-        let exec = |arguments: &[&str]| [&["exec", "-i", &pod, "--"][..], arguments].concat();
+        let exec = |arguments: &[&'static str]| in_pod(&pod, arguments);
         ensure!(demo.ok(&exec(&["/testbed", "echo", "a", "b"]))? == "a b\n", "output over {way}");
         let much = "a line that is one of very many\n".repeat(100_000);
         let echoed = demo.ok_with(&exec(&["/testbed", "cat"]), &much)?;
@@ -26,6 +26,11 @@ pub fn commands_by_websocket_and_spdy(cluster: &Cluster) -> anyhow::Result<()> {
         ensure!(said.code == 7, "over {way} the exit code is {} ({})", said.code, said.err);
     }
     Ok(())
+}
+
+/// kubectl's words for a command in a pod that is given input.
+fn in_pod<'a>(pod: &'a str, command: &[&'a str]) -> Vec<&'a str> {
+    [&["exec", "-i", pod, "--"][..], command].concat()
 }
 
 pub fn attach_reaches_a_waiting_program(cluster: &Cluster) -> anyhow::Result<()> {
