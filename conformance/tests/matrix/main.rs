@@ -28,7 +28,6 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(helm::a_database),
         case!(helm::an_operator),
         case!(libraries::python_client),
-        case!(libraries::python_operator_on_kopf),
         case!(libraries::typescript_client),
     ];
     let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.log_tail(30)));
