@@ -60,16 +60,42 @@ pub fn decode(body: &[u8], ty: Type<'_>) -> Result<Value, ProtobufError> {
     Ok(object)
 }
 
+/// Whether objects of a type travel in this encoding: Gantry's own kinds have no field numbers.
+pub fn is_message(ty: Type<'_>) -> bool {
+    ty.fields().any(|field| !field.proto_path().is_empty())
+}
+
 /// Encodes an object with its envelope. What the schema does not name is left out.
 pub fn encode(object: &Value, ty: Type<'_>) -> Vec<u8> {
+    let mut envelope = Writer::default();
+    envelope.bytes(1, &type_meta(object));
+    envelope.bytes(2, &encode::message(object, ty));
+    [&MAGIC[..], &envelope.into_bytes()].concat()
+}
+
+fn type_meta(object: &Value) -> Vec<u8> {
     let mut meta = Writer::default();
     for (number, key) in [(1, "apiVersion"), (2, "kind")] {
         meta.bytes(number, object[key].as_str().unwrap_or_default().as_bytes());
     }
+    meta.into_bytes()
+}
+
+/// The beginning of an enveloped list whose items take so many bytes in [`list_item`]'s form and follow, one after the other.
+pub fn list_head(list: &Value, ty: Type<'_>, items: usize) -> Vec<u8> {
+    let before = encode::message(list, ty);
     let mut envelope = Writer::default();
-    envelope.bytes(1, &meta.into_bytes());
-    envelope.bytes(2, &encode::message(object, ty));
-    [&MAGIC[..], &envelope.into_bytes()].concat()
+    envelope.bytes(1, &type_meta(list));
+    envelope.open(2, before.len() + items);
+    [&MAGIC[..], &envelope.into_bytes(), &before].concat()
+}
+
+/// One item as a field of its list. Every list of Kubernetes has its items after everything else.
+pub fn list_item(item: &Value, ty: Type<'_>) -> Vec<u8> {
+    const ITEMS: u16 = 2;
+    let mut out = Writer::default();
+    out.bytes(ITEMS, &encode::message(item, ty));
+    out.into_bytes()
 }
 
 /// One frame of a watch: the length, then a `WatchEvent` without an envelope, whose object has one.

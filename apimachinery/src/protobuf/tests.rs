@@ -48,6 +48,26 @@ fn what_go_writes_is_read() {
 }
 
 #[test]
+fn a_list_in_pieces_is_the_list() {
+    let lists = Schema::builtin().kinds().filter(|(name, ty)| name.ends_with("List") && is_message(*ty));
+    let mut checked = 0;
+    for (name, ty) in lists {
+        checked += 1;
+        let (api_version, kind) = name.trim_start_matches('/').rsplit_once('/').unwrap();
+        let Some(item) = ty.field("items").and_then(|items| items.ty().items()) else { continue };
+        let names = ["a".repeat(300), "b".to_owned()];
+        let mut list = json!({"apiVersion": api_version, "kind": kind,
+                "metadata": {"resourceVersion": "7", "continue": "x", "remainingItemCount": 9}});
+        let items: Vec<Value> = names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
+        let pieces: Vec<u8> = items.iter().flat_map(|one| list_item(one, item)).collect();
+        let apart = [list_head(&list, ty, pieces.len()), pieces].concat();
+        list["items"] = items.into();
+        assert_eq!(apart, encode(&list, ty), "{name}");
+    }
+    assert!(checked > 50, "{checked}");
+}
+
+#[test]
 fn every_special_case_survives_both_ways() {
     let check = |group: &str, kind: &str, object: Value| {
         let ty = ty(group, kind);

@@ -110,9 +110,14 @@ impl Writer {
     }
 
     pub(crate) fn bytes(&mut self, number: u16, value: &[u8]) {
-        self.raw_varint(u64::from(number) << 3 | 2);
-        self.raw_varint(value.len() as u64);
+        self.open(number, value.len());
         self.out.extend_from_slice(value);
+    }
+
+    /// What stands before so many bytes, which somebody else writes.
+    pub(crate) fn open(&mut self, number: u16, length: usize) {
+        self.raw_varint(u64::from(number) << 3 | 2);
+        self.raw_varint(length as u64);
     }
 
     fn raw_varint(&mut self, mut value: u64) {

@@ -210,6 +210,22 @@ impl Resource {
         state.revision.max(self.applied.load(Ordering::Acquire))
     }
 
+    /// As [`Self::snapshot`], perhaps without objects that the selection does not match: those of one machine are found by it.
+    pub fn snapshot_for(&self, selection: &Selection) -> Snapshot {
+        let state = self.state.read();
+        let tree = self.indexed(&state, &selection.dispatch(self.kind.namespaced));
+        Snapshot { tree, revision: self.revision_of(&state) }
+    }
+
+    fn indexed(&self, state: &State, dispatch: &Dispatch) -> Tree {
+        match dispatch {
+            Dispatch::Field(field, node) if Some(*field) == self.node_field => {
+                state.by_node.get(node).cloned().unwrap_or_default()
+            }
+            _ => state.tree.clone(),
+        }
+    }
+
     pub fn get(&self, path: &str) -> Option<Arc<Object>> {
         self.state.read().tree.get(path).cloned()
     }
@@ -255,7 +271,7 @@ impl Resource {
             Subscription { initial: Tree::new(), replay: Vec::new(), revision: self.revision_of(&state), events };
         match from {
             From::Now => {}
-            From::Contents => subscription.initial = state.tree.clone(),
+            From::Contents => subscription.initial = self.indexed(&state, &dispatch),
             From::After(revision) if revision < state.history_from => {
                 return Err(TooOld { requested: revision, oldest: state.history_from });
             }

@@ -227,7 +227,7 @@ pub async fn delete_collection(
 ) -> Outcome<Vec<Written>> {
     let revision = call.served.group.store.read_revision().await.map_err(crate::core::store_failure)?;
     call.served.group.wait_for(revision.0).await.map_err(|behind| Status::timeout(&behind.to_string(), 1))?;
-    let snapshot = call.served.resource.snapshot();
+    let snapshot = call.served.resource.snapshot_for(selection);
     let mut written = Vec::new();
     for object in selection.select(&snapshot.tree, call.kind().namespaced) {
         let one = call.on(&object.namespace, &object.name);

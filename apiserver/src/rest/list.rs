@@ -4,27 +4,22 @@
 //! exact versions are read from the store at their revision, so that any replica can serve them.
 
 use super::call::Call;
+use super::list_body;
 use super::output::Writer;
 use crate::cache::timeline::{self, Unknown};
 use crate::cache::{EventType, Object, Selection};
 use crate::core::store_failure;
 use crate::gantry::allocation;
-use crate::http::body::{JSON, respond, stream};
-use crate::http::negotiate::{Encoding, Projection};
+use crate::http::negotiate::Projection;
 use crate::http::{Outcome, Query, Response};
-use crate::served::Served;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::{Bytes, BytesMut};
 use gantry_apimachinery::status::{Cause, Details, Reason, Status};
 use gantry_store::{RangeRequest, Revision, StoreError, prefix_end};
-use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Lists up to this size are one buffer; larger ones are sent as they are put together.
-const CHUNK: usize = 256 * 1024;
 const PAGE: usize = 1_000;
 
 /// Waits until the cache has a version that the client has seen.
@@ -160,7 +155,7 @@ fn bad_match(text: &str) -> Box<Status> {
 }
 
 fn from_cache(call: &Call<'_>, selection: &Selection, limit: usize) -> Page {
-    let snapshot = call.served.resource.snapshot();
+    let snapshot = call.served.resource.snapshot_for(selection);
     let mut matching = selection.select(&snapshot.tree, call.kind().namespaced);
     let take = if limit == 0 { usize::MAX } else { limit };
     let objects: Vec<Arc<Object>> = matching.by_ref().take(take).cloned().collect();
@@ -258,60 +253,7 @@ async fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Res
         page.objects = objects.collect::<Outcome<_>>()?;
     }
     page.objects = served.show_all(page.objects).await?;
-    let size: usize = page.objects.iter().map(|object| object.weight()).sum();
-    let mut out = BytesMut::with_capacity(size.min(CHUNK) + 256);
-    writer.list_head(served, &metadata, &mut out);
-    if size <= CHUNK || writer.output.encoding != Encoding::Json {
-        for (at, object) in page.objects.iter().enumerate() {
-            if at > 0 {
-                out.extend_from_slice(b",");
-            }
-            writer.item(served, object, &mut out);
-        }
-        out.extend_from_slice(b"]}");
-        return writer.respond(StatusCode::OK, out.freeze());
-    }
-    let mut response = respond(StatusCode::OK, JSON, Bytes::new());
-    *response.body_mut() = stream(futures::stream::iter(Chunks {
-        objects: page.objects.into_iter(),
-        served: served.clone(),
-        writer: *writer,
-        buffer: out,
-        first: true,
-        done: false,
-    }));
-    Ok(response)
-}
-
-/// A long list in pieces of about [`CHUNK`] bytes.
-struct Chunks {
-    objects: std::vec::IntoIter<Arc<Object>>,
-    served: Arc<Served>,
-    writer: Writer,
-    buffer: BytesMut,
-    first: bool,
-    done: bool,
-}
-
-impl Iterator for Chunks {
-    type Item = Bytes;
-    fn next(&mut self) -> Option<Bytes> {
-        if self.done {
-            return None;
-        }
-        while self.buffer.len() < CHUNK {
-            let Some(object) = self.objects.next() else {
-                self.done = true;
-                self.buffer.extend_from_slice(b"]}");
-                break;
-            };
-            if !std::mem::take(&mut self.first) {
-                self.buffer.extend_from_slice(b",");
-            }
-            self.writer.item(&self.served, &object, &mut self.buffer);
-        }
-        Some(std::mem::take(&mut self.buffer).freeze())
-    }
+    list_body::respond_with(served, &metadata, page.objects, writer).await
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod decode;
 pub mod delete;
 pub mod get;
 pub mod list;
+mod list_body;
 pub mod meta;
 pub mod output;
 pub mod ownership;

@@ -157,11 +157,13 @@ pub fn respond_in(encoding: Encoding, code: StatusCode, body: Bytes) -> Outcome<
 
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The message that an object travels as. Custom resources and rows have none.
+/// The message that an object travels as. Custom resources, Gantry's own kinds and rows have none.
 pub fn message_type(object: &Value) -> Outcome<Type<'static>> {
     let (group, version) = split_api_version(object["apiVersion"].as_str().unwrap_or(""));
     let known = Schema::builtin().kind(group, version, object["kind"].as_str().unwrap_or(""));
-    known.ok_or_else(|| Status::not_acceptable(&["application/json", "application/yaml"]).into())
+    known
+        .filter(|ty| protobuf::is_message(*ty))
+        .ok_or_else(|| Status::not_acceptable(&["application/json", "application/yaml"]).into())
 }
 
 fn metadata_only(object: &Object) -> Bytes {

@@ -17,9 +17,10 @@ use gantry_apimachinery::status::Status;
 use http::StatusCode;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, Interval, MissedTickBehavior};
+use tokio::time::{Interval, MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 
 /// A watch that names no time ends after this, as in Kubernetes between 30 and 60 minutes.
@@ -58,7 +59,7 @@ pub async fn watch(
         sent_columns: false,
         bookmarks,
         end_of_initial: initial_events,
-        ends: Instant::now() + Duration::from_secs(timeout),
+        ends: Box::pin(tokio::time::sleep(Duration::from_secs(timeout))),
         every,
         served: call.served.clone(),
         selection,
@@ -218,7 +219,8 @@ struct Watcher {
     bookmarks: bool,
     end_of_initial: bool,
     sent_columns: bool,
-    ends: Instant,
+    /// Made once: a timer of its own for every event would cost more than the event.
+    ends: Pin<Box<Sleep>>,
     every: Interval,
     shutdown: CancellationToken,
     /// The client has seen everything up to here, perhaps from another server that is further than this one.
@@ -303,7 +305,7 @@ impl Watcher {
         let received = tokio::select! {
             biased;
             event = live.events.recv() => Some(event?),
-            () = tokio::time::sleep_until(self.ends) => return None,
+            () = &mut self.ends => return None,
             () = self.shutdown.cancelled() => return None,
             _ = self.every.tick(), if self.bookmarks => None,
         };

@@ -2,6 +2,11 @@
 
 use crate::harness::{Api, CONFIG_MAPS, Reply, names, revision};
 use gantry_apimachinery::clock::{Clock, SystemClock};
+use gantry_apimachinery::protobuf;
+use gantry_apimachinery::schema::decode::from_yaml;
+use gantry_apimachinery::schema::{Schema, Type};
+use http::Request;
+use http_body_util::{BodyExt, Full};
 use serde_json::json;
 
 #[tokio::test]
@@ -49,6 +54,42 @@ async fn selectors_select() {
     check(CONFIG_MAPS, "fieldSelector=metadata.name!%3Da", &["b"]).await;
     check(all, "fieldSelector=metadata.namespace%3Dkube-system", &["a"]).await;
     check("/api/v1/namespaces/nowhere/configmaps", "", &[]).await;
+}
+
+#[tokio::test]
+async fn a_long_list_is_the_same_in_every_form() {
+    let api = Api::new().await;
+    for n in 0..5 {
+        let data = json!({"text": "a: 'b'\n  - c\n\n# d\n", "long": "é\n".repeat(30_000), "empty": ""});
+        api.post(CONFIG_MAPS, &json!({"metadata": {"name": format!("c{n}")}, "data": data})).await.ok();
+    }
+    let mut json = api.get(CONFIG_MAPS).await.ok();
+    let in_form = &api;
+    let bytes_as = |accept: &'static str| async move {
+        let request = Request::builder().uri(CONFIG_MAPS).header("accept", accept).body(Full::default()).unwrap();
+        let response = in_form.raw(request).await;
+        let type_of = response.headers()["content-type"].to_str().unwrap().to_owned();
+        (type_of, response.into_body().collect().await.unwrap().to_bytes())
+    };
+    let (type_of, yaml) = bytes_as("application/yaml").await;
+    assert_eq!(type_of, "application/yaml");
+    let back = from_yaml(&yaml, Type::any()).unwrap().object;
+    assert_eq!((&back["kind"], &back["items"]), (&json["kind"], &json["items"]));
+    let (type_of, yaml) = bytes_as("application/yaml;as=Table;v=v1;g=meta.k8s.io").await;
+    assert_eq!(type_of, "application/yaml");
+    let table = from_yaml(&yaml, Type::any()).unwrap().object;
+    assert_eq!((table["rows"].as_array().unwrap().len(), &table["rows"][4]["cells"][0]), (5, &json!("c4")), "{table}");
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let (type_of, bytes) = bytes_as(protobuf).await;
+    assert_eq!(type_of, protobuf);
+    // What is in a message does not say its kind.
+    for item in json["items"].as_array_mut().unwrap() {
+        item.as_object_mut().unwrap().retain(|field, _| !["kind", "apiVersion"].contains(&field.as_str()));
+    }
+    let ty = Schema::builtin().kind("", "v1", "ConfigMapList").unwrap();
+    let back = protobuf::decode(&bytes, ty).unwrap();
+    assert_eq!((&back["kind"], &back["items"]), (&json["kind"], &json["items"]));
+    assert!(revision(&back) >= revision(&json));
 }
 
 #[tokio::test]
