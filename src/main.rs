@@ -2,6 +2,7 @@
 //!
 //! It decides nothing about the cluster. Exit codes: 0 done, 1 failed, 2 the person has to act (see `problem`).
 
+mod allocator;
 mod cli;
 mod commands;
 mod containerd;

@@ -3,9 +3,13 @@
 
 use crate::auth::peers::Peer;
 use crate::core::Core;
-use crate::http::body::boxed;
+use crate::http::Response;
+use crate::http::body::{BoxError, boxed};
+use crate::http::coalesce::{Driven, gathered};
 use crate::pipeline::{Lifetime, handle};
-use hyper::service::service_fn;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls_pki_types::UnixTime;
@@ -15,6 +19,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 /// Thousands of watches share one connection of an in-house client.
@@ -31,6 +36,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const MAX_CONNECTIONS: usize = 65_536;
 /// Handshakes are the expensive part of a connection; this many run at once.
 const MAX_HANDSHAKES: usize = 256;
+
+type Stream = TlsStream<TcpStream>;
 
 /// Accepts until cancelled, then lets open requests end.
 pub async fn serve(core: Arc<Core>, listener: TcpListener, tls: Arc<rustls::ServerConfig>, cancel: CancellationToken) {
@@ -98,28 +105,52 @@ async fn connection(
         let (core, peer, lifetime) = (core.clone(), peer.clone(), lifetime.clone());
         async move { Ok::<_, Infallible>(handle(&core, &peer, &lifetime, request.map(boxed)).await) }
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let outcome = match stream.get_ref().1.alpn_protocol() {
+        Some(b"h2") => http2(stream, service, &shutdown).await,
+        _ => any_http(stream, service, &shutdown).await,
+    };
+    if let Err(error) = outcome {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+/// Ends when its last stream does after `shutdown`.
+async fn http2<S>(stream: Stream, service: S, shutdown: &CancellationToken) -> Result<(), BoxError>
+where
+    S: Service<http::Request<Incoming>, Response = Response, Error = Infallible> + Send,
+    S::Future: Send + 'static,
+{
+    let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(KEEP_ALIVE);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let outcome = tokio::select! {
-        outcome = connection.as_mut() => outcome,
-        () = shutdown.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection ended");
+    let (io, sender) = gathered(stream);
+    let connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
+    let mut driven = Driven { connection, sender };
+    tokio::select! {
+        outcome = &mut driven => return outcome,
+        () = shutdown.cancelled() => driven.connection.as_mut().graceful_shutdown(),
     }
+    driven.await
+}
+
+/// A client that did not say which HTTP it speaks, or that it is HTTP/1.1, which alone can be upgraded.
+async fn any_http<S>(stream: Stream, service: S, shutdown: &CancellationToken) -> Result<(), BoxError>
+where
+    S: Service<http::Request<Incoming>, Response = Response, Error = Infallible> + Send,
+    S::Future: Send + 'static,
+{
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE);
+    let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    tokio::select! {
+        outcome = connection.as_mut() => return outcome,
+        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    connection.await
 }

@@ -82,8 +82,10 @@ pub async fn run(core: Arc<Core>, cancel: CancellationToken) {
         let Ok(mut subscription) = definitions.subscribe(From::Contents, Dispatch::Everything, QUEUE) else { continue };
         loop {
             let read = definitions.changed_at();
-            upkeep.settle().await;
-            upkeep.core.custom.read.send_replace(read.max(1));
+            // A status that was written just now makes the difference between served and not: its event brings the next look.
+            if upkeep.settle().await == Told::Nothing {
+                upkeep.core.custom.read.send_replace(read.max(1));
+            }
             let event = tokio::select! {
                 () = cancel.cancelled() => return,
                 event = subscription.events.recv() => event,
@@ -97,6 +99,13 @@ pub async fn run(core: Arc<Core>, cancel: CancellationToken) {
     }
 }
 
+/// What a look at the definitions wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Status,
+}
+
 struct Upkeep {
     core: Arc<Core>,
     kept: HashMap<String, Kept>,
@@ -105,7 +114,7 @@ struct Upkeep {
 
 impl Upkeep {
     /// One look at all definitions.
-    async fn settle(&mut self) {
+    async fn settle(&mut self) -> Told {
         let snapshot = self.core.stored_kind(&CUSTOM_RESOURCE_DEFINITION).resource.snapshot();
         let all: Vec<Value> = snapshot.tree.values().filter_map(|object| object.value().ok()).collect();
         let gone: Vec<String> = self
@@ -119,6 +128,7 @@ impl Upkeep {
                 self.core.stored_kind(&CUSTOM_RESOURCE_DEFINITION).group.remove_custom(kept.resource.kind);
             }
         }
+        let mut told = Told::Nothing;
         for object in &all {
             let definition = Definition::of(object);
             if !definition.is_terminating() {
@@ -129,7 +139,9 @@ impl Upkeep {
                         other.group() == definition.group() && other.name() != definition.name()
                     })
                     .collect();
-                self.tell(object, &others).await;
+                if self.tell(object, &others).await == Told::Status {
+                    told = Told::Status;
+                }
             }
             if definition.has_condition("Established") {
                 self.serve(&definition).await;
@@ -141,13 +153,14 @@ impl Upkeep {
         let mut served: Vec<&Kept> = self.kept.values().collect();
         served.sort_by(|a, b| Definition::of(&a.object).name().cmp(Definition::of(&b.object).name()));
         self.core.serve_custom(served.into_iter().flat_map(|kept| kept.served.iter().cloned()));
+        told
     }
 
     /// Writes the definition's status when it is not what it should be. Whoever else does so writes the same.
-    async fn tell(&self, object: &Value, others: &[&Value]) {
+    async fn tell(&self, object: &Value, others: &[&Value]) -> Told {
         let status = names::status(object, others, self.core.clock.now());
         if status == object["status"] {
-            return;
+            return Told::Nothing;
         }
         let user = identity();
         let own = OwnWrites { core: &self.core, user: &user };
@@ -159,7 +172,9 @@ impl Upkeep {
             Ok(new)
         })
         .await;
+        let told = if written.is_ok() { Told::Status } else { Told::Nothing };
         report(name, written.map(drop));
+        told
     }
 
     async fn serve(&mut self, definition: &Definition<'_>) {

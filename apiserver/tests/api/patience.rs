@@ -13,6 +13,7 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tower::Service;
 
 #[tokio::test]
@@ -67,4 +68,55 @@ async fn a_write_that_the_store_never_answers_ends() {
     store.stalled.store(true, Ordering::Relaxed);
     let late = api.post(CONFIG_MAPS, &json!({"metadata": {"name": "b"}})).await;
     assert_eq!(late.failure(), "504 Timeout Timeout: request did not complete within the allotted timeout");
+}
+
+/// A store whose watches tell everything late.
+#[derive(Default)]
+struct Late {
+    inner: Arc<MemStore>,
+}
+
+const LATE: Duration = Duration::from_millis(100);
+
+#[async_trait::async_trait]
+impl Store for Late {
+    async fn txn(&self, txn: Txn) -> Result<TxnReply, StoreError> {
+        self.inner.txn(txn).await
+    }
+    async fn txn_batch(&self, txns: Vec<Txn>) -> Result<Vec<Result<TxnReply, StoreError>>, StoreError> {
+        self.inner.txn_batch(txns).await
+    }
+    async fn range(&self, request: RangeRequest) -> Result<RangeReply, StoreError> {
+        self.inner.range(request).await
+    }
+    async fn watch(&self, request: WatchRequest) -> Result<Watch, StoreError> {
+        let mut inner = self.inner.watch(request).await?;
+        let (sender, receiver) = tokio::sync::mpsc::channel(64);
+        tokio::spawn(async move {
+            while let Some(batch) = inner.next().await {
+                tokio::time::sleep(LATE).await;
+                if sender.send(batch).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Watch::new(receiver, None))
+    }
+    async fn read_revision(&self) -> Result<Revision, StoreError> {
+        self.inner.read_revision().await
+    }
+    async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
+        self.inner.compact(revision).await
+    }
+}
+
+/// Its condition is one more write, which comes later than the definition itself.
+#[tokio::test(start_paused = true)]
+async fn a_new_definition_serves_whoever_asks_next() {
+    let api = Api::over_state(Arc::new(Late::default())).await;
+    let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {
+        "group": "example.com", "scope": "Cluster", "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await.ok();
+    assert_eq!(api.get("/apis/example.com/v1/widgets").await.ok()["kind"], "WidgetList");
 }
