@@ -19,7 +19,7 @@ pub enum StoreGroup {
 }
 
 /// One kind of one group and version.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Eq, Hash)]
 pub struct Kind {
     /// Empty for the core group.
     pub group: &'static str,
@@ -34,6 +34,25 @@ pub struct Kind {
     pub verbs: &'static [&'static str],
     pub subresources: &'static [Subresource],
     pub store: StoreGroup,
+}
+
+// Nearly always the answer is found in where they are, or in the first of these.
+#[expect(clippy::derived_hash_with_manual_eq, reason = "the same fields count, in another order")]
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.plural == other.plural
+                && self.kind == other.kind
+                && self.group == other.group
+                && self.version == other.version
+                && self.namespaced == other.namespaced
+                && self.store == other.store
+                && self.singular == other.singular
+                && self.short_names == other.short_names
+                && self.categories == other.categories
+                && self.verbs == other.verbs
+                && self.subresources == other.subresources)
+    }
 }
 
 /// Something below an object's path: `pods/log`.

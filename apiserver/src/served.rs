@@ -128,22 +128,21 @@ impl Served {
     }
 }
 
-/// Everything that is served at a moment, by group, version and plural.
+/// Everything that is served at a moment.
 #[derive(Clone, Default)]
 pub struct Registry {
-    by_path: HashMap<String, Arc<Served>>,
+    /// By plural; the few of one plural differ in group or version.
+    by_plural: HashMap<&'static str, Vec<Arc<Served>>>,
     /// In the order of discovery.
     kinds: Vec<&'static Kind>,
 }
 
 impl Registry {
-    fn path(group: &str, version: &str, plural: &str) -> String {
-        format!("{group}/{version}/{plural}")
-    }
-
     pub fn add(&mut self, served: Arc<Served>) {
         let kind = served.kind;
-        self.by_path.insert(Self::path(kind.group, kind.version, kind.plural), served);
+        let alike = self.by_plural.entry(kind.plural).or_default();
+        alike.retain(|other| (other.kind.group, other.kind.version) != (kind.group, kind.version));
+        alike.push(served);
         self.kinds.push(kind);
     }
 
@@ -153,7 +152,7 @@ impl Registry {
     }
 
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Served>> {
-        self.by_path.get(&Self::path(group, version, plural))
+        self.by_plural.get(plural)?.iter().find(|served| served.kind.group == group && served.kind.version == version)
     }
 
     pub fn kinds(&self) -> &[&'static Kind] {
@@ -171,6 +170,6 @@ impl Registry {
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
-        self.by_path.values()
+        self.by_plural.values().flatten()
     }
 }

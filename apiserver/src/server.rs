@@ -5,8 +5,8 @@ use crate::auth::peers::Peer;
 use crate::core::Core;
 use crate::http::Response;
 use crate::http::body::{BoxError, boxed};
-use crate::http::coalesce::{Driven, gathered};
 use crate::pipeline::{Lifetime, handle};
+use gantry_store::Gathered;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::{Service, service_fn};
@@ -128,14 +128,13 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
         .keep_alive_interval(KEEP_ALIVE);
-    let (io, sender) = gathered(stream);
-    let connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
-    let mut driven = Driven { connection, sender };
+    let io = TokioIo::new(Gathered::new(stream));
+    let mut connection = std::pin::pin!(builder.serve_connection(io, service));
     tokio::select! {
-        outcome = &mut driven => return outcome,
-        () = shutdown.cancelled() => driven.connection.as_mut().graceful_shutdown(),
+        outcome = connection.as_mut() => return Ok(outcome?),
+        () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
     }
-    driven.await
+    Ok(connection.await?)
 }
 
 /// A client that did not say which HTTP it speaks, or that it is HTTP/1.1, which alone can be upgraded.

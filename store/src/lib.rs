@@ -53,4 +53,4 @@ pub use hub::HubStats;
 pub use limits::{MAX_KEY_BYTES, MAX_OPERATIONS, MAX_TXN_BYTES, MAX_VALUE_BYTES};
 pub use mem::MemStore;
 pub use mvcc::{Caps, Retention};
-pub use peer::{StoreTls, TlsError};
+pub use peer::{Gathered, StoreTls, TlsError};

@@ -205,6 +205,10 @@ pub fn track_update(live: Option<&Value>, new: &mut Value, ty: Type<'_>, writer:
     let at = At::root(ty);
     let mut managers = managed::of_update(live, new, writer);
     let id = WriterId::new(writer, Operation::Update, new);
+    if live.is_none() && managers.is_empty() && new["metadata"].get("managedFields").is_none() {
+        let owned = FieldSet::json_of_new(new, at, writer.ignored);
+        return managed::write_creator(new, &id, owned, writer.now);
+    }
     let empty = Value::Object(serde_json::Map::new());
     let old = live.unwrap_or(&empty);
     let mut diff = diff::between(old, new, at);

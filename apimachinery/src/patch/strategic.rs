@@ -43,12 +43,16 @@ impl From<StrategicError> for Status {
 
 /// Patches `doc`, an object of type `ty`. On an error `doc` is unchanged.
 pub fn apply(doc: &mut Value, patch: &Value, ty: Type<'_>) -> Result<(), StrategicError> {
-    let (Value::Object(original), Value::Object(patch)) = (&*doc, patch) else {
+    *doc = patched(doc.clone(), patch, ty)?;
+    Ok(())
+}
+
+/// As [`apply`], of an object that nobody needs any more.
+pub fn patched(doc: Value, patch: &Value, ty: Type<'_>) -> Result<Value, StrategicError> {
+    let (Value::Object(original), Value::Object(patch)) = (doc, patch) else {
         return Err(StrategicError::NotAnObject);
     };
-    let merged = merge_map(original.clone(), patch, Some(ty), "")?;
-    *doc = Value::Object(merged);
-    Ok(())
+    Ok(Value::Object(merge_map(original, patch, Some(ty), "")?))
 }
 
 type Object = Map<String, Value>;

@@ -1,7 +1,6 @@
 //! HTTP as the API speaks it: request targets, queries, content negotiation, bodies and errors. Never reads the store.
 
 pub mod body;
-pub mod coalesce;
 pub mod gzip;
 pub mod negotiate;
 pub mod query;

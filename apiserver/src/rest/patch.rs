@@ -9,13 +9,15 @@ use super::stored::Written;
 use super::update::update;
 use crate::http::Outcome;
 use crate::http::negotiate::Input;
+use crate::kinds::value::object_mut;
 use bytes::Bytes;
 use gantry_apimachinery::patch::{json, merge, strategic};
 use gantry_apimachinery::schema::Type;
 use gantry_apimachinery::schema::decode;
 use gantry_apimachinery::schema::decode::Decoded;
 use gantry_apimachinery::status::{Reason, Status};
-use serde_json::Value;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 const ACCEPTED: [&str; 4] = [
     "application/json-patch+json",
@@ -43,8 +45,7 @@ impl Patch {
     }
 
     /// The patched object. `ty` is the object's type.
-    pub fn apply(&self, old: &Value, ty: Type<'_>) -> Outcome<Value> {
-        let mut new = old.clone();
+    pub fn apply(&self, mut new: Value, ty: Type<'_>) -> Outcome<Value> {
         match self {
             Self::Json(operations) => json::apply(&mut new, operations).map_err(|error| {
                 let reason = match error {
@@ -59,7 +60,7 @@ impl Patch {
             }
             Self::Merge(patch) => merge::apply(&mut new, patch),
             Self::Strategic(patch) => {
-                strategic::apply(&mut new, patch, ty).map_err(|error| Status::bad_request(error.to_string()))?;
+                new = strategic::patched(new, patch, ty).map_err(|error| Status::bad_request(error.to_string()))?;
             }
         }
         if !new.is_object() {
@@ -84,22 +85,41 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Writt
         return Err(Status::unsupported_media_type(&[ACCEPTED[0], ACCEPTED[1], ACCEPTED[3]]).into());
     }
     update(call, &|old| {
-        let new = patch.apply(&call.served.to_wire(old.clone()), call.wire_type())?;
-        typed(call, new)
+        let seen = match call.served.conversion {
+            None => Cow::Borrowed(old),
+            Some(_) => Cow::Owned(call.served.to_wire(old.clone())),
+        };
+        let new = patch.apply(seen.clone().into_owned(), call.wire_type())?;
+        typed(call, new, &seen)
     })
     .await
 }
 
-/// The schema's checks on what a patch made. A patch may not change what kind the object is, nor leave that out.
-fn typed(call: &Call<'_>, mut new: Value) -> Outcome<Value> {
+/// The schema's checks on what a patch made of `old`. A patch may not change what kind the object is, nor leave that out.
+fn typed(call: &Call<'_>, mut new: Value, old: &Value) -> Outcome<Value> {
     let kind = call.kind();
     check_kind(&mut new, kind.group, kind.version, kind.kind)?;
     call.warnings.lock().clear();
     let decoded = match call.served.as_custom() {
         Some(version) => version.pruned(Decoded { object: new, unknown: Vec::new(), duplicate: Vec::new() }),
-        None => decode::from_value(new, call.wire_type()).map_err(|error| Status::bad_request(error.to_string()))?,
+        None => {
+            // What the patch left alone was checked when it was written.
+            let kept = take_unchanged(&mut new, old);
+            let decoded = decode::from_value(new, call.wire_type());
+            let mut decoded = decoded.map_err(|error| Status::bad_request(error.to_string()))?;
+            object_mut(&mut decoded.object).extend(kept);
+            decoded
+        }
     };
     Ok(call.served.from_wire(call.settle(decoded)?))
+}
+
+/// The top-level parts that are in both.
+fn take_unchanged(new: &mut Value, old: &Value) -> Map<String, Value> {
+    let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else { return Map::new() };
+    let same = old.iter().filter(|(name, was)| new.get(*name) == Some(*was)).map(|(name, _)| name.clone());
+    let same: Vec<String> = same.collect();
+    same.into_iter().filter_map(|name| new.remove_entry(&name)).collect()
 }
 
 /// Server-side apply: creates the object when it is not there.

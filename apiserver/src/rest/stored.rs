@@ -30,6 +30,16 @@ impl Stored {
         Ok(Self { value, revision: object.revision })
     }
 
+    /// Shows the object with its resource version, as clients and patches see it.
+    pub fn seen<T>(&mut self, look: impl FnOnce(&Value) -> T) -> T {
+        self.value["metadata"]["resourceVersion"] = self.revision.to_string().into();
+        let seen = look(&self.value);
+        if let Some(meta) = self.value["metadata"].as_object_mut() {
+            meta.remove("resourceVersion");
+        }
+        seen
+    }
+
     /// The object with its resource version, as clients and patches see it.
     pub fn with_revision(&self) -> Value {
         let mut value = self.value.clone();

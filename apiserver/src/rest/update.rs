@@ -11,7 +11,7 @@ use crate::auth::authz;
 use crate::auth::rbac::escalation;
 use crate::effects;
 use crate::http::Outcome;
-use crate::kinds::value::{at, items, remove, str_at};
+use crate::kinds::value::{at, items, object_mut, remove, str_at};
 use crate::pipeline::allowed;
 use crate::quota::Charge;
 use gantry_apimachinery::patch::apply::equal_but_times;
@@ -35,11 +35,11 @@ pub async fn update(call: &Call<'_>, transform: &Transform<'_>) -> Outcome<Writt
     let mut beside = 0;
     for _ in 0..TRIES {
         let from_cache = cached.is_some();
-        let old = match (cached.take(), fresh.take()) {
+        let mut old = match (cached.take(), fresh.take()) {
             (Some(stored), _) | (None, Some(stored)) => stored,
             (None, None) => call.live().await?.ok_or_else(|| call.not_found())?,
         };
-        let outcome = attempt_once(call, transform, &old, beside).await;
+        let outcome = attempt_once(call, transform, &mut old, beside).await;
         match outcome {
             // Refused by what may be an old copy: look again at the store's.
             Err(_) if from_cache => continue,
@@ -61,18 +61,24 @@ enum Attempt {
     Lost(Option<Option<Stored>>),
 }
 
-async fn attempt_once(call: &Call<'_>, transform: &Transform<'_>, stored: &Stored, attempt: u32) -> Outcome<Attempt> {
+async fn attempt_once(
+    call: &Call<'_>,
+    transform: &Transform<'_>,
+    stored: &mut Stored,
+    attempt: u32,
+) -> Outcome<Attempt> {
     let stale = call.served.is_stored_differently(&stored.value);
-    let opened;
+    let mut opened;
     // Kinds that are stored as they are seen, nearly all, are not copied.
     let old = match call.served.conversion {
         None => stored,
         Some(_) => {
             opened = call.served.open(stored.clone()).await?;
-            &opened
+            &mut opened
         }
     };
-    let mut new = transform(&old.with_revision())?;
+    let mut new = old.seen(transform)?;
+    let old = &*old;
     preconditions(call, &new, old)?;
     meta::settle_namespace(&mut new, call)?;
     settle_parts(call, &mut new, &old.value);
@@ -169,30 +175,43 @@ fn preconditions(call: &Call<'_>, new: &Value, old: &Stored) -> Outcome<()> {
 /// status alone.
 fn settle_parts(call: &Call<'_>, new: &mut Value, old: &Value) {
     if matches!(call.subresource, Some("status" | "approval")) {
-        let status = remove(new, "status");
-        let metadata = new["metadata"].take();
-        *new = old.clone();
-        if let Some(status) = status {
-            new["status"] = status;
-        }
-        for field in ["labels", "annotations"] {
-            match metadata.get(field) {
-                Some(value) => new["metadata"][field] = value.clone(),
-                None => {
-                    remove(&mut new["metadata"], field);
-                }
-            }
-        }
-        if let Some(managed) = metadata.get("managedFields") {
-            new["metadata"]["managedFields"] = managed.clone();
-        }
+        restore(new, old, &["status", "metadata"]);
+        restore(&mut new["metadata"], &old["metadata"], &["labels", "annotations", "managedFields"]);
+        // What is left out is not taken away.
+        keep(new, old, "status");
+        keep(&mut new["metadata"], &old["metadata"], "managedFields");
     } else if call.kind().has_status() {
-        match old.get("status") {
-            Some(status) => new["status"] = status.clone(),
-            None => {
-                remove(new, "status");
-            }
+        restore_field(new, old, "status");
+    }
+}
+
+/// Makes every field but these what it was.
+fn restore(new: &mut Value, old: &Value, but: &[&str]) {
+    let Some(old) = old.as_object() else { return };
+    object_mut(new).retain(|field, _| but.contains(&field.as_str()) || old.contains_key(field));
+    for (field, was) in old.iter().filter(|(field, _)| !but.contains(&field.as_str())) {
+        if new.get(field) != Some(was) {
+            new[field.as_str()] = was.clone();
         }
+    }
+}
+
+fn restore_field(new: &mut Value, old: &Value, field: &str) {
+    match old.get(field) {
+        Some(was) if new.get(field) == Some(was) => {}
+        Some(was) => new[field] = was.clone(),
+        None => {
+            remove(new, field);
+        }
+    }
+}
+
+/// What it was, unless it is given.
+fn keep(new: &mut Value, old: &Value, field: &str) {
+    if new.get(field).is_none()
+        && let Some(was) = old.get(field)
+    {
+        new[field] = was.clone();
     }
 }
 

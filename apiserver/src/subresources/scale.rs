@@ -87,7 +87,7 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Value
     let ty = schema_type("autoscaling", "v1", "Scale");
     let paths = Paths::of(call);
     let transform = |old: &Value| {
-        let patched = patch.apply(&of(old, &paths), ty)?;
+        let patched = patch.apply(of(old, &paths), ty)?;
         let checked = from_value(patched, ty).map_err(|error| Status::bad_request(error.to_string()))?;
         scaled(old, &checked.object, &paths)
     };

@@ -2,6 +2,7 @@
 
 mod door;
 mod forward;
+mod gathered;
 mod line;
 mod network;
 mod server;
@@ -27,6 +28,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 pub use forward::Forwarder;
+pub use gathered::Gathered;
 pub use line::Line;
 pub use network::Factory;
 pub use server::PeerService;

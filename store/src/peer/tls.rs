@@ -1,6 +1,7 @@
 //! Connections: TCP with mutual TLS when it is configured. Certificates come from the caller; this only applies them.
 
 use super::door::{Door, Guest, Kind, Shares, raise_files};
+use super::gathered::Gathered;
 use super::{PeerService, trust};
 use crate::etcd::{EtcdServices, errors, health};
 use crate::proto::etcd;
@@ -92,7 +93,7 @@ pub fn channel(address: &str, tls: Option<&StoreTls>) -> Result<Channel, TlsErro
 async fn connect(
     address: String,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-) -> Result<TokioIo<Io>, ConnectFailed> {
+) -> Result<TokioIo<Gathered<Io>>, ConnectFailed> {
     let connected = async {
         let stream = TcpStream::connect(&address).await?;
         stream.set_nodelay(true)?;
@@ -102,7 +103,7 @@ async fn connect(
         })
     };
     let connected: io::Result<Io> = connected.await;
-    connected.map(TokioIo::new).map_err(|source| {
+    connected.map(|io| TokioIo::new(Gathered::new(io))).map_err(|source| {
         trust::warn(&address, &source);
         ConnectFailed { address, source }
     })
@@ -160,7 +161,7 @@ async fn serve_connection(
         http2.timer(TokioTimer::new()).keep_alive_interval(ASK_AFTER).keep_alive_timeout(ANSWER_WITHIN);
         http2.initial_stream_window_size(4 << 20).initial_connection_window_size(16 << 20);
         let noted = NotedServices { services, guest: guest.clone() };
-        builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(noted)).await
+        builder.serve_connection(TokioIo::new(Gathered::new(io)), TowerToHyperService::new(noted)).await
     };
     tokio::select! {
         result = served => result,

@@ -22,14 +22,19 @@ impl<'a> At<'a> {
 
     /// The member of an object or map.
     pub fn member(self, name: &str) -> Self {
-        let Some(ty) = self.ty else { return Self::OPAQUE };
-        match ty.field(name) {
-            Some(f) => Self { ty: Some(f.ty()), atomic: f.is_atomic() },
-            None => match ty.member(name) {
-                // What a schema leaves open is owned member by member, like everything else.
-                Some(ty) => Self { ty: Some(ty), atomic: ty.is_atomic() && ty.shape() != Shape::Any },
-                None => Self::OPAQUE,
-            },
+        self.enter(name).0
+    }
+
+    /// The member, and whether it is a field of a struct, not a key of a map.
+    pub fn enter(self, name: &str) -> (Self, bool) {
+        let Some(ty) = self.ty else { return (Self::OPAQUE, false) };
+        if let Some(f) = ty.field(name) {
+            return (Self { ty: Some(f.ty()), atomic: f.is_atomic() }, true);
+        }
+        match ty.member(name) {
+            // What a schema leaves open is owned member by member, like everything else.
+            Some(ty) => (Self { ty: Some(ty), atomic: ty.is_atomic() && ty.shape() != Shape::Any }, false),
+            None => (Self::OPAQUE, false),
         }
     }
 
@@ -43,7 +48,7 @@ impl<'a> At<'a> {
 
     /// Whether `name` is a field of a struct, not a key of a map.
     pub fn is_named_field(self, name: &str) -> bool {
-        self.ty.is_some_and(|t| t.field(name).is_some())
+        self.enter(name).1
     }
 
     /// The members, when this is owned member by member.

@@ -60,7 +60,7 @@ impl Step {
 
     fn encode(&self) -> String {
         match self {
-            Step::Field(name) => format!("f:{name}"),
+            Step::Field(name) => field(name),
             Step::Key(key) => format!("k:{key}"),
             Step::Value(value) => format!("v:{value}"),
             Step::Index(i) => format!("i:{i}"),
@@ -82,6 +82,32 @@ impl Step {
     }
 }
 
+fn field(name: &str) -> String {
+    let mut step = String::with_capacity(name.len() + 2);
+    step.push_str("f:");
+    step.push_str(name);
+    step
+}
+
+/// The set of a value in writing. `listed`: it is a member, whatever is below it.
+fn json_of(value: &Value, at: At<'_>, listed: bool) -> Value {
+    let mut set = Map::new();
+    if let Some(map) = at.as_map(value) {
+        for (name, value) in map {
+            let (below, named) = at.enter(name);
+            set.insert(field(name), json_of(value, below, !named));
+        }
+    } else if let Some(list) = at.as_list(value) {
+        for (i, item) in list.iter().enumerate() {
+            set.insert(at.step(i, item).encode(), json_of(item, at.items(), true));
+        }
+    }
+    if listed && !set.is_empty() {
+        set.insert(".".to_owned(), Value::Object(Map::new()));
+    }
+    Value::Object(set)
+}
+
 impl FieldSet {
     pub(super) fn leaf() -> Self {
         Self { member: true, children: BTreeMap::new() }
@@ -92,8 +118,9 @@ impl FieldSet {
         let mut set = Self::default();
         if let Some(map) = at.as_map(value) {
             for (name, v) in map {
-                let mut child = Self::of(v, at.member(name));
-                child.member |= !at.is_named_field(name);
+                let (below, named) = at.enter(name);
+                let mut child = Self::of(v, below);
+                child.member |= !named;
                 set.children.insert(Step::Field(name.clone()), child);
             }
         } else if let Some(list) = at.as_list(value) {
@@ -133,6 +160,30 @@ impl FieldSet {
         }
         map.extend(self.children.iter().map(|(step, child)| (step.encode(), child.to_json())));
         Value::Object(map)
+    }
+
+    /// What the creator of an object owns of it: `of`, `without_identity` and `to_json` at once, and without these top-level fields.
+    pub(super) fn json_of_new(object: &Value, at: At<'_>, ignored: &[&str]) -> Value {
+        let mut owned = Map::new();
+        for (name, value) in object.as_object().into_iter().flatten() {
+            if ignored.contains(&name.as_str()) || IDENTITY.contains(&&[name.as_str()][..]) {
+                continue;
+            }
+            let (below, named) = at.enter(name);
+            let mut fields = json_of(value, below, !named);
+            if name == "metadata"
+                && let Some(fields) = fields.as_object_mut()
+            {
+                for path in IDENTITY.iter().filter(|path| path.len() == 2) {
+                    fields.remove(&format!("f:{}", path[1]));
+                }
+                if fields.is_empty() {
+                    continue;
+                }
+            }
+            owned.insert(field(name), fields);
+        }
+        Value::Object(owned)
     }
 
     /// The members' paths, as messages show them.

@@ -102,6 +102,15 @@ pub(super) fn of_update(live: Option<&Value>, new: &Value, writer: &Writer<'_>) 
     Managers { entries, api_version }
 }
 
+/// Writes into a new object that `id` owns these fields and nobody owns others.
+pub(super) fn write_creator(object: &mut Value, id: &WriterId, fields: Value, now: Timestamp) {
+    if fields.as_object().is_none_or(Map::is_empty) {
+        return;
+    }
+    let entry = encode_fields(id, &text(object, "apiVersion"), Some(now), fields);
+    object["metadata"]["managedFields"] = Value::Array(vec![entry]);
+}
+
 /// `None` when any entry cannot be read.
 fn parse(list: &Value) -> Option<BTreeMap<WriterId, Entry>> {
     let mut entries = BTreeMap::new();
@@ -246,14 +255,18 @@ impl Managers {
 }
 
 fn encode(id: &WriterId, entry: &Entry) -> Value {
+    encode_fields(id, &entry.api_version, entry.time, entry.fields.to_json())
+}
+
+fn encode_fields(id: &WriterId, api_version: &str, time: Option<Timestamp>, fields: Value) -> Value {
     let mut item = json!({
         "manager": id.manager,
         "operation": if id.operation == Operation::Apply { "Apply" } else { "Update" },
-        "apiVersion": entry.api_version,
+        "apiVersion": api_version,
         "fieldsType": "FieldsV1",
-        "fieldsV1": entry.fields.to_json(),
     });
-    if let Some(time) = entry.time {
+    item["fieldsV1"] = fields;
+    if let Some(time) = time {
         item["time"] = Value::from(time.to_string());
     }
     if !id.subresource.is_empty() {

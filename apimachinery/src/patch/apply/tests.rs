@@ -366,7 +366,30 @@ fn any_object() -> impl Strategy<Value = Value> {
     )
 }
 
+/// A creator's ownership is written directly; it is what tracking a change from nothing finds.
+fn check_creator(object: &Value) {
+    let nothing = json!({});
+    assert_eq!(update(None, object, "m", 1), update(Some(&nothing), object, "m", 1));
+}
+
+#[test]
+fn a_creator_owns_what_it_sets() {
+    check_creator(&json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"a": "b"}, "finalizers": ["x"], "annotations": {},
+            "ownerReferences": [{"uid": "1", "name": "o"}]},
+        "spec": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k"}], "containers": [
+            {"name": "c", "image": "i", "args": ["x"], "ports": [{"containerPort": 80, "protocol": "TCP"}, {"name": "odd"}],
+                "resources": {"limits": {"cpu": "1"}}, "env": []}]},
+        "status": {"phase": "Running"}}));
+    check_creator(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "status": {}}));
+}
+
 proptest! {
+    #[test]
+    fn any_creator_owns_what_it_sets(object in any_object()) {
+        check_creator(&object);
+    }
+
     #[test]
     fn applying_an_own_object_again_changes_nothing(objects in prop::collection::vec((any_object(), 0..3usize), 1..5)) {
         let mut live: Option<Value> = None;
