@@ -3,6 +3,7 @@
 use crate::cache::Selection;
 use crate::connect;
 use crate::gantry::batch::{self, Batch};
+use crate::gantry::events::{self, Events};
 use crate::http::body::read;
 use crate::http::negotiate::{self, Input, Output, Projection};
 use crate::http::target::ResourcePath;
@@ -54,7 +55,7 @@ pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, requ
     if matches!(path.subresource.as_str(), "log" | "exec" | "attach" | "portforward") {
         return connect::pod(at.core, &path.namespace, &path.name, &path.subresource, &at.query, request).await;
     }
-    let agent = request.headers().get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("");
+    let agent = agent(request.headers());
     let call = Call {
         core: at.core,
         served: &served,
@@ -274,6 +275,7 @@ async fn posted(
     let now = at.core.clock.now();
     let writer = Writer { output: output(request.headers()), include: Include::default(), now };
     let input = negotiate::input(request.headers())?;
+    let agent = agent(request.headers()).to_owned();
     let body = read(request.into_body()).await?;
     let object = decode(input, &body, kind.group, kind.version, kind.kind)?.object;
     match (kind.group, kind.kind) {
@@ -287,6 +289,18 @@ async fn posted(
             let allowed =
                 |namespace: &str| may.get(namespace).cloned().unwrap_or_else(|| Err(Status::unauthorized().into()));
             writer.value(StatusCode::OK, &batch::run(at.core, &batch, now, allowed).await?)
+        }
+        ("gantry.dev", "EventBatch") => {
+            let events = Events::read(object)?;
+            let mut may: BTreeMap<String, Outcome<()>> = BTreeMap::new();
+            for namespace in events.namespaces() {
+                may.insert(namespace.to_owned(), may_tell(at, namespace).await);
+            }
+            let allowed =
+                |namespace: &str| may.get(namespace).cloned().unwrap_or_else(|| Err(Status::unauthorized().into()));
+            let options = WriteOptions::read(&at.query, &agent)?;
+            let by = events::Writer { core: at.core, user: at.user, options, now, entropy: entropy() };
+            writer.value(StatusCode::OK, &events.write(&by, allowed).await)
         }
         ("", "Binding") => {
             let call = Call {
@@ -311,6 +325,10 @@ async fn posted(
     }
 }
 
+fn agent(headers: &HeaderMap) -> &str {
+    headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or("")
+}
+
 /// Reviews have no projections.
 fn output(headers: &HeaderMap) -> Output {
     let output = negotiate::output(headers).unwrap_or_default();
@@ -328,6 +346,21 @@ async fn may_bind(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
     let selector = FieldSelector::everything();
     let what = attributes("create", &path, &selector);
     allowed(at.core, at.user, &what).await
+}
+
+/// A batch makes events, and brings them up to date.
+async fn may_tell(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
+    let path = ResourcePath {
+        version: "v1".into(),
+        resource: "events".into(),
+        namespace: namespace.into(),
+        ..ResourcePath::default()
+    };
+    let selector = FieldSelector::everything();
+    for verb in ["create", "patch"] {
+        allowed(at.core, at.user, &attributes(verb, &path, &selector)).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -120,6 +120,7 @@ pub static KINDS: &[&Kind] = &[
     &NODE_ALLOCATION,
     &AT_MOST_ONE_CLAIM,
     &BINDING_BATCH,
+    &EVENT_BATCH,
     &TOKEN_REVIEW,
     &SELF_SUBJECT_REVIEW,
     &SUBJECT_ACCESS_REVIEW,
@@ -567,6 +568,20 @@ pub static BINDING_BATCH: Kind = Kind {
     verbs: CREATE,
     subresources: &[],
     store: StoreGroup::State,
+};
+
+pub static EVENT_BATCH: Kind = Kind {
+    group: "gantry.dev",
+    version: "v1",
+    kind: "EventBatch",
+    plural: "events",
+    singular: "eventbatch",
+    short_names: &[],
+    categories: &[],
+    namespaced: false,
+    verbs: CREATE,
+    subresources: &[],
+    store: StoreGroup::Events,
 };
 
 pub static TOKEN_REVIEW: Kind = Kind {

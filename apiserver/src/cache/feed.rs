@@ -6,7 +6,7 @@ use super::object::{EventType, Object};
 use super::resource::{HistoryLimits, Resource};
 use super::timeline::{Timeline, Unknown};
 use crate::kinds::Selectable;
-use crate::quota::frees;
+use crate::quota::{frees, is_uncounted};
 use gantry_apimachinery::clock::Clock;
 use gantry_apimachinery::kinds::{KINDS, Kind, POD, RESOURCE_QUOTA, StoreGroup};
 use gantry_apimachinery::time::Timestamp;
@@ -140,7 +140,9 @@ impl Group {
             let at = resource.selectable.iter().position(|field| field.path == "status.phase")?;
             pod.fields.get(at).map(|phase| &**phase)
         });
-        if !frees(resource.kind, deleted, phase)
+        // A charge writes the quota too, and counts nothing anew.
+        let uncounted = resource.kind == &RESOURCE_QUOTA && object.is_some_and(|quota| *quota.derived(is_uncounted));
+        if !(uncounted || frees(resource.kind, deleted, phase))
             || self.built_in(&RESOURCE_QUOTA).is_none_or(|quotas| quotas.is_empty())
         {
             return;

@@ -1,10 +1,9 @@
 //! `POST /apis/gantry.dev/v1/bindings`: up to 256 binds as independent transactions in one durability round. Decides nothing about
 //! room: each item names the allocation version it was decided from.
 
-use super::bind::{Basis, Bind, Lost};
+use super::bind::{Basis, Bind, Lost, latest};
 use crate::core::{Core, store_failure};
 use crate::http::Outcome;
-use crate::rest::stored::Stored;
 use gantry_apimachinery::kinds::{NODE_ALLOCATION, POD};
 use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
@@ -93,7 +92,7 @@ async fn basis(core: &Core, item: &Item) -> Outcome<Basis> {
     let version: u64 = item.allocation_version.parse().map_err(|_| {
         Status::bad_request(format!("allocationVersion: {:?} is not a resource version", item.allocation_version))
     })?;
-    let pod = core.latest(&POD, &item.namespace, &item.name, false).await?;
+    let pod = latest(core, &item.namespace, &item.name, false).await?;
     let pod = pod.ok_or_else(|| Status::not_found("pods", &item.name))?;
     let mut allocation = core.latest(&NODE_ALLOCATION, "", &item.node, false).await?;
     if allocation.as_ref().is_some_and(|allocation| allocation.revision < version) {
@@ -103,7 +102,7 @@ async fn basis(core: &Core, item: &Item) -> Outcome<Basis> {
     if allocation.revision != version {
         return Err(item.moved());
     }
-    let claim = item.bind().claim(core, &pod.value, false).await?;
+    let claim = item.bind().claim(core, &pod, false).await?;
     Ok(Basis { pod, allocation, claim })
 }
 
@@ -150,7 +149,7 @@ async fn round(core: &Core, batch: &Batch, now: Timestamp, states: &mut [State])
 fn result(item: &Item, state: State) -> Value {
     let outcome = match state {
         State::Done(outcome) => outcome,
-        State::Ready(Basis { pod: Stored { .. }, .. }) => Err(Status::conflict("pods/binding", &item.name).into()),
+        State::Ready(_) => Err(Status::conflict("pods/binding", &item.name).into()),
     };
     match outcome {
         Ok(revision) => json!({"code": 201, "resourceVersion": revision.to_string()}),

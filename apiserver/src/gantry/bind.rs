@@ -3,17 +3,17 @@
 //! Decides what a bind writes and what a lost race means. A plain `pods/binding` also decides whether the machine has room; a bulk
 //! bind was decided from an allocation version, which must still stand.
 
+use super::pod_text::{PodText, Text};
 use super::room::{self, PodUse};
 use super::{allocation, claim};
 use crate::core::{Core, store_failure};
 use crate::http::Outcome;
-use crate::kinds::value::{at, items, object_mut, str_at};
 use crate::rest::stored::Stored;
 use gantry_apimachinery::kinds::{AT_MOST_ONE_CLAIM, NODE, NODE_ALLOCATION, POD};
 use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
-use gantry_store::{Compare, KeyValue, Op, OpReply, Revision, Txn, TxnReply};
-use serde_json::{Map, Value, json};
+use gantry_store::{Compare, KeyValue, Op, OpReply, RangeRequest, Revision, Txn, TxnReply};
+use serde_json::{Map, Value};
 
 /// Times that a plain bind decides again before it answers 409.
 const TRIES: usize = 5;
@@ -32,7 +32,7 @@ pub struct Bind<'a> {
 
 /// What a transaction was prepared from.
 pub struct Basis {
-    pub pod: Stored,
+    pub pod: Text,
     pub allocation: Stored,
     /// The claim's name and current state, for at-most-one pods.
     pub claim: Option<(String, Option<Stored>)>,
@@ -53,31 +53,31 @@ impl Bind<'_> {
     }
 
     /// Reads the claim that the pod needs, if it needs one.
-    pub async fn claim(&self, core: &Core, pod: &Value, fresh: bool) -> Outcome<Option<(String, Option<Stored>)>> {
-        let Some(identity) = claim::identity(pod) else { return Ok(None) };
+    pub async fn claim(&self, core: &Core, pod: &Text, fresh: bool) -> Outcome<Option<(String, Option<Stored>)>> {
+        let Some(identity) = PodText::read(&pod.bytes)?.claim()? else { return Ok(None) };
         let current = core.latest(&AT_MOST_ONE_CLAIM, self.namespace, &identity, fresh).await?;
         Ok(Some((identity, current)))
     }
 
     /// The transaction that binds, or why this pod cannot be bound at all.
     pub fn transaction(&self, basis: &Basis, now: Timestamp) -> Outcome<Txn> {
-        let pod = &basis.pod.value;
-        let uid = str_at(pod, "metadata.uid");
+        let pod = PodText::read(&basis.pod.bytes)?;
+        let uid = &*pod.uid()?;
         if !self.uid.is_empty() && self.uid != uid {
             let why = format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", self.uid);
             return Err(self.conflict(&why));
         }
-        if at(pod, "metadata.deletionTimestamp").is_some() {
+        if pod.is_deleted() {
             return Err(self.conflict(&format!("pod {} is being deleted, cannot be assigned to a host", self.name)));
         }
-        let bound = str_at(pod, "spec.nodeName");
+        let bound = pod.node()?;
         if !bound.is_empty() {
             return Err(self.conflict(&format!("pod {} is already assigned to node {bound:?}", self.name)));
         }
-        if !items(pod, "spec.schedulingGates").is_empty() {
+        if pod.is_gated()? {
             return Err(self.conflict(&format!("pod {} has non-empty .spec.schedulingGates", self.name)));
         }
-        let mut new = pod.clone();
+        let mut annotations = self.annotations.cloned().unwrap_or_default();
         let (pod_key, allocation_key) = (POD.key(self.namespace, self.name), NODE_ALLOCATION.key("", self.node));
         let mut compare = vec![
             Compare::unchanged(pod_key.clone(), Revision(basis.pod.revision)),
@@ -95,11 +95,9 @@ impl Bind<'_> {
             compare.push(Compare::unchanged(key.clone(), Revision(current.as_ref().map_or(0, |claim| claim.revision))));
             failure.push(Op::get(key.clone()));
             success.push(Op::put(key, taken.to_string()));
-            object_mut(&mut new["metadata"]["annotations"]).insert(claim::EPOCH.to_owned(), epoch.to_string().into());
+            annotations.insert(claim::EPOCH.to_owned(), epoch.to_string().into());
         }
-        mark_bound(&mut new, self.node, self.annotations, now);
-        let bytes = serde_json::to_vec(&new).map_err(Status::internal)?;
-        success.push(Op::put(pod_key, bytes));
+        success.push(Op::put(pod_key, pod.bound(self.node, &annotations, now)?));
         success.push(Op::put(allocation_key, allocation::bumped(&basis.allocation.value)));
         Ok(Txn { compare, success, failure })
     }
@@ -108,7 +106,7 @@ impl Bind<'_> {
     pub fn lost(&self, reply: TxnReply, basis: Basis) -> Outcome<Lost> {
         let mut found = reply.ops.into_iter().map(OpReply::into_key_value);
         let read = |kv: Option<KeyValue>| kv.map(|kv| Stored::read(kv.value, kv.mod_revision.0)).transpose();
-        let pod = read(found.next().flatten())?;
+        let pod = found.next().flatten().map(|kv| Text { bytes: kv.value, revision: kv.mod_revision.0 });
         let allocation = read(found.next().flatten())?;
         let claim = match &basis.claim {
             Some((identity, _)) => Some((identity.clone(), read(found.next().flatten())?)),
@@ -121,33 +119,27 @@ impl Bind<'_> {
     }
 }
 
-/// Sets the machine, the condition and the binding's annotations.
-fn mark_bound(pod: &mut Value, node: &str, annotations: Option<&Map<String, Value>>, now: Timestamp) {
-    pod["spec"]["nodeName"] = node.into();
-    for (key, value) in annotations.into_iter().flatten() {
-        object_mut(&mut pod["metadata"]["annotations"]).insert(key.clone(), value.clone());
+/// The pod from the cache, or from the store when the cache is known to be behind.
+pub async fn latest(core: &Core, namespace: &str, name: &str, fresh: bool) -> Outcome<Option<Text>> {
+    if !fresh && let Some(pod) = core.cached(&POD, namespace, name) {
+        return Ok(Some(Text { bytes: pod.json(), revision: pod.revision }));
     }
-    let status = &mut pod["status"];
-    object_mut(status);
-    let mut conditions: Vec<Value> = items(status, "conditions").to_vec();
-    conditions.retain(|condition| condition["type"] != "PodScheduled");
-    conditions.push(
-        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string()}),
-    );
-    status["conditions"] = conditions.into();
+    let range = RangeRequest::key(POD.key(namespace, name));
+    let reply = core.stored_kind(&POD).group.store.range(range).await.map_err(store_failure)?;
+    Ok(reply.kvs.into_iter().next().map(|kv| Text { bytes: kv.value, revision: kv.mod_revision.0 }))
 }
 
 /// `POST pods/binding`: checks the machine's room against the cache at the allocation's version, then binds from that version.
 pub async fn plain(core: &Core, bind: &Bind<'_>, now: Timestamp, dry_run: bool) -> Outcome<u64> {
     let group = &core.stored_kind(&POD).group;
     for attempt in 0..TRIES {
-        let pod = core.latest(&POD, bind.namespace, bind.name, attempt > 0).await?;
+        let pod = latest(core, bind.namespace, bind.name, attempt > 0).await?;
         let pod = pod.ok_or_else(|| Status::not_found("pods", bind.name))?;
         let allocation = core.live(&NODE_ALLOCATION, "", bind.node).await?;
         let allocation = allocation.ok_or_else(|| Status::not_found("nodes", bind.node))?;
         let revision = allocation.revision;
         group.wait_for(revision).await.map_err(|behind| Status::timeout(&behind.to_string(), 1))?;
-        let claim = bind.claim(core, &pod.value, attempt > 0).await?;
+        let claim = bind.claim(core, &pod, attempt > 0).await?;
         let basis = Basis { pod, allocation, claim };
         let txn = match bind.transaction(&basis, now) {
             Ok(txn) => txn,
@@ -155,7 +147,7 @@ pub async fn plain(core: &Core, bind: &Bind<'_>, now: Timestamp, dry_run: bool) 
             Err(_) if attempt == 0 => continue,
             Err(refused) => return Err(refused),
         };
-        if let Some(why) = does_not_fit(core, bind, &basis.pod.value) {
+        if let Some(why) = does_not_fit(core, bind, &Stored::read(basis.pod.bytes.clone(), basis.pod.revision)?.value) {
             return Err(bind.conflict(&format!("node {} has no room: {why}", bind.node)));
         }
         if dry_run {

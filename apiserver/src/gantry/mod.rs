@@ -5,4 +5,6 @@ pub mod allocation;
 pub mod batch;
 pub mod bind;
 pub mod claim;
+pub mod events;
+mod pod_text;
 pub mod room;

@@ -11,7 +11,7 @@ mod recount;
 mod usage;
 
 pub use charge::{Charge, Charges};
-pub use recount::{frees, run};
+pub use recount::{frees, is_uncounted, run};
 
 use gantry_apimachinery::kinds::{Kind, StoreGroup};
 

@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Everything is counted again after this, in case something was missed.
 const EVERY: Duration = Duration::from_secs(300);
+/// A pause is so many times as long as the count before it.
+const SHARE: u32 = 9;
 /// A write that is late is counted once more after this.
 const LATER: Duration = Duration::from_secs(1);
 
@@ -41,7 +43,12 @@ pub async fn run(core: Arc<Core>, cancel: CancellationToken) {
             due.extend(quotas.resource.snapshot().tree.values().map(|quota| quota.namespace.clone()));
         }
         for namespace in due {
-            match recount(&core, &namespace).await {
+            let began = core.clock.boottime_ms();
+            let outcome = recount(&core, &namespace).await;
+            // However much a namespace has, and however often something ends there: most of the time goes to others.
+            let took = Duration::from_millis(core.clock.boottime_ms().saturating_sub(began));
+            tokio::time::sleep(took * SHARE).await;
+            match outcome {
                 Ok(true) => {}
                 // Somebody was charged meanwhile.
                 Ok(false) => quotas.group.free_later(namespace, LATER),
@@ -125,5 +132,10 @@ fn may_measure(kind: &Kind, hard: &Amounts) -> bool {
 /// Whether an event of this kind may give room back.
 pub fn frees(kind: &Kind, deleted: bool, phase: Option<&str>) -> bool {
     let ended = matches!(phase, Some("Succeeded" | "Failed"));
-    kind.namespaced && kind.store == StoreGroup::State && (deleted || ended || kind == &RESOURCE_QUOTA)
+    kind.namespaced && kind.store == StoreGroup::State && (deleted || ended)
+}
+
+/// Whether a quota's status does not tell of its limits yet.
+pub fn is_uncounted(quota: &Value) -> bool {
+    quota["spec"]["hard"] != quota["status"]["hard"]
 }

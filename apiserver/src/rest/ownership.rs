@@ -44,7 +44,9 @@ pub fn track(call: &Call<'_>, old: Option<&Value>, new: &mut Value) {
         return;
     }
     if is_agent_report(call) {
-        if let Some(kept) = old.and_then(|old| old["metadata"].get("managedFields")) {
+        if let Some(kept) = old.and_then(|old| old["metadata"].get("managedFields"))
+            && new["metadata"].get("managedFields") != Some(kept)
+        {
             new["metadata"]["managedFields"] = kept.clone();
         }
         return;

@@ -16,6 +16,7 @@ mod custom;
 mod default_classes;
 mod delete;
 mod discovery;
+mod event_batches;
 mod fairness;
 mod harness;
 mod kinds;

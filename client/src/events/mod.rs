@@ -3,7 +3,7 @@
 
 mod correlate;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ use correlate::{Correlator, Write};
 
 /// Events that wait to be written.
 const QUEUE: usize = 1024;
+/// As many as one request may carry.
+const TOGETHER: usize = 256;
 /// A server that does not answer now gets this many chances per event.
 const ATTEMPTS: u32 = 3;
 
@@ -114,7 +116,9 @@ impl EventRecorder {
 
     fn start(client: Client, component: String, host: String, clock: Arc<dyn Clock>, metrics: Option<Metrics>) -> Self {
         let (queue, ended) = (Arc::<Queue>::default(), CancellationToken::new());
-        let writer = Writer { client, component, host, metrics: metrics.clone(), correlator: Correlator::new() };
+        let metrics_too = metrics.clone();
+        let writer =
+            Writer { client, component, host, metrics: metrics_too, correlator: Correlator::new(), batches: true };
         tokio::spawn(writer.run(queue.clone(), ended.clone()));
         EventRecorder { queue, clock, metrics, _running: Arc::new(ended.drop_guard()) }
     }
@@ -152,35 +156,109 @@ struct Writer {
     host: String,
     metrics: Option<Metrics>,
     correlator: Correlator,
+    /// Whether the server takes several at once, as far as is known.
+    batches: bool,
+}
+
+const BATCHES: &str = "/apis/gantry.dev/v1/events";
+
+#[derive(Deserialize)]
+struct BatchResult {
+    #[serde(default)]
+    items: Vec<ItemResult>,
+}
+
+#[derive(Deserialize)]
+struct ItemResult {
+    code: u16,
+    #[serde(default)]
+    message: String,
 }
 
 impl Writer {
     async fn run(mut self, queue: Arc<Queue>, ended: CancellationToken) {
         loop {
-            let next = queue.waiting.lock().pop_front();
-            match next {
-                Some(happening) => self.record(happening).await,
-                None if ended.is_cancelled() => return,
-                None => drop(ended.run_until_cancelled(queue.wake.notified()).await),
+            let waiting: Vec<Happening> = {
+                let mut waiting = queue.waiting.lock();
+                let together = waiting.len().min(TOGETHER);
+                waiting.drain(..together).collect()
+            };
+            match waiting.len() {
+                0 if ended.is_cancelled() => return,
+                0 => drop(ended.run_until_cancelled(queue.wake.notified()).await),
+                _ => self.record(waiting).await,
             }
         }
     }
 
-    async fn record(&mut self, happening: Happening) {
-        let Some(write) = self.correlator.observe(&happening) else { return };
+    /// What waits is written together; the server syncs events now and then, and one at a time would be a few a second.
+    async fn record(&mut self, waiting: Vec<Happening>) {
+        let mut writes: Vec<(Happening, Write)> = Vec::with_capacity(waiting.len());
+        for happening in waiting {
+            if let Some(write) = self.correlator.observe(&happening) {
+                writes.push((happening, write));
+            }
+        }
+        if writes.len() > 1 && self.batches {
+            writes = self.batch(writes).await;
+        }
+        for (happening, write) in writes {
+            self.single(happening, write).await;
+        }
+    }
+
+    /// Writes them in one request; answers those that have to be written in another way.
+    async fn batch(&mut self, writes: Vec<(Happening, Write)>) -> Vec<(Happening, Write)> {
+        // Of several about the same, the last says all.
+        let last: BTreeMap<&str, usize> =
+            writes.iter().enumerate().map(|(at, (_, write))| (&*write.name, at)).collect();
+        let last: BTreeSet<usize> = last.into_values().collect();
+        let told = last.iter().map(|at| &writes[*at]);
+        let items: Vec<Value> =
+            told.map(|(happening, write)| self.form(happening, write, namespace(&happening.about))).collect();
+        let body = json!({"apiVersion": "gantry.dev/v1", "kind": "EventBatch", "items": items});
+        for attempt in 0..ATTEMPTS {
+            match self.client.post::<BatchResult>(BATCHES, &body).await {
+                Err(error) if error.is_transient() && attempt + 1 < ATTEMPTS => {
+                    tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
+                }
+                Ok(result) if result.items.len() == last.len() => {
+                    let failed = result.items.iter().filter(|item| item.code >= 300);
+                    for item in failed {
+                        self.failed(&item.message);
+                    }
+                    return Vec::new();
+                }
+                // An older server, or one that is no Gantry.
+                Err(error) if error.is_not_found() || error.is_forbidden() => {
+                    self.batches = false;
+                    return writes;
+                }
+                Ok(_) => return writes,
+                Err(error) => {
+                    writes.iter().for_each(|_| self.failed(&error.chain()));
+                    return Vec::new();
+                }
+            }
+        }
+        Vec::new()
+    }
+
+    fn failed(&self, why: &str) {
+        if let Some(metrics) = &self.metrics {
+            metrics.events().failed.inc();
+        }
+        tracing::debug!(why, "an event was not written");
+    }
+
+    async fn single(&self, happening: Happening, write: Write) {
         for attempt in 0..ATTEMPTS {
             let result = self.write(&happening, &write).await;
             match result {
                 Err(error) if error.is_transient() && attempt + 1 < ATTEMPTS => {
                     tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
                 }
-                Err(error) => {
-                    if let Some(metrics) = &self.metrics {
-                        metrics.events().failed.inc();
-                    }
-                    tracing::debug!(error = error.chain(), reason = happening.reason, "an event was not written");
-                    return;
-                }
+                Err(error) => return self.failed(&error.chain()),
                 Ok(()) => return,
             }
         }

@@ -18,7 +18,26 @@ fn about() -> ObjectRef {
     }
 }
 
+/// Of a server that takes one event at a time.
 fn recorder(
+    mut answer: impl FnMut(&Seen) -> Answer + Send + 'static,
+) -> (EventRecorder, mpsc::UnboundedReceiver<Seen>, Metrics) {
+    let (recorder, mut all, metrics) = batching(move |request| match request.path.as_str() {
+        BATCHES => failure(404, "NotFound"),
+        _ => answer(request),
+    });
+    let (sender, seen) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(request) = all.recv().await {
+            if request.path != BATCHES {
+                sender.send(request).unwrap();
+            }
+        }
+    });
+    (recorder, seen, metrics)
+}
+
+fn batching(
     mut answer: impl FnMut(&Seen) -> Answer + Send + 'static,
 ) -> (EventRecorder, mpsc::UnboundedReceiver<Seen>, Metrics) {
     let (sender, seen) = mpsc::unbounded_channel();
@@ -55,6 +74,25 @@ async fn a_new_event_is_created_and_its_repeat_is_a_patch() {
     assert_eq!(patch.path, "/api/v1/namespaces/n/events/p.17979cfe362a0000");
     assert_eq!(patch.content_type, "application/merge-patch+json");
     assert_eq!(patch.body["count"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_written_together() {
+    let (recorder, mut seen, metrics) =
+        batching(|_| Answer::Json(200, json!({"items": [{"code": 200}, {"code": 422, "message": "bad"}]})));
+    let other = ObjectRef { name: "q".into(), ..about() };
+    for (about, reason) in [(about(), "Failed"), (about(), "Failed"), (other, "Killed")] {
+        recorder.event(&about, EventType::Warning, reason, "m");
+    }
+    let batch = seen.recv().await.unwrap();
+    assert_eq!((batch.method.as_str(), batch.path.as_str()), ("POST", BATCHES));
+    assert_eq!((&batch.body["apiVersion"], &batch.body["kind"]), (&json!("gantry.dev/v1"), &json!("EventBatch")));
+    let told = |event: &Value| json!([event["kind"], event["involvedObject"]["name"], event["reason"], event["count"]]);
+    let told: Vec<Value> = batch.body["items"].as_array().unwrap().iter().map(told).collect();
+    assert_eq!(told, [json!(["Event", "p", "Failed", 2]), json!(["Event", "q", "Killed", 1])]);
+    drop(recorder);
+    assert!(seen.recv().await.is_none(), "nothing is written twice");
+    assert!(metrics.encode().contains("gantry_events_failed_total 1"));
 }
 
 #[tokio::test(start_paused = true)]
