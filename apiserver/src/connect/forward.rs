@@ -1,8 +1,10 @@
 //! One HTTP/1.1 exchange with a backend whose connection is there: the request goes on, the answer comes back, both bodies stream,
 //! and an upgraded connection is joined byte by byte. Decides which headers are one hop's business.
 
+use super::IDLE;
 use crate::http::body::{Body, BoxError, boxed};
 use crate::http::{Request, Response};
+use crate::streams::STALLED;
 use crate::streams::upgrade::BEARER_PREFIX;
 use http::header::{
     AUTHORIZATION, CONNECTION, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
@@ -33,8 +35,6 @@ const PIECE: usize = 16 * 1024;
 const FAREWELL: Duration = Duration::from_secs(60);
 /// How long one side may go on after the other said that it is done.
 const HALF: Duration = Duration::from_secs(10 * 60);
-/// A side that says nothing for so long is gone, as with every session.
-const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// An answer whose body is still coming, and, when protocols were switched, the backend's side of the connection.
 pub struct Answer {
@@ -179,14 +179,22 @@ pub fn backward_headers(headers: &HeaderMap, upgrades: bool) -> HeaderMap {
 
 /// Carries bytes both ways until one side is done.
 pub async fn join(client: OnUpgrade, backend: OnUpgrade) {
-    let (client, backend) = match tokio::try_join!(client, backend) {
-        Ok(sides) => sides,
-        Err(error) => return tracing::debug!(%error, "an upgrade did not happen"),
-    };
+    match tokio::try_join!(client, backend) {
+        Ok((client, backend)) => both(TokioIo::new(client), TokioIo::new(backend)).await,
+        Err(error) => tracing::debug!(%error, "an upgrade did not happen"),
+    }
+}
+
+async fn both<C, B>(client: C, backend: B)
+where
+    C: AsyncRead + AsyncWrite + Send,
+    B: AsyncRead + AsyncWrite + Send,
+{
     let ((mut from_client, mut to_client), (mut from_backend, mut to_backend)) =
-        (tokio::io::split(TokioIo::new(client)), tokio::io::split(TokioIo::new(backend)));
-    let there = one_way(&mut from_client, &mut to_backend);
-    let back = one_way(&mut from_backend, &mut to_client);
+        (tokio::io::split(client), tokio::io::split(backend));
+    // A backend may read when it likes; a client has to.
+    let there = one_way(&mut from_client, &mut to_backend, IDLE);
+    let back = one_way(&mut from_backend, &mut to_client, STALLED);
     tokio::pin!(there, back);
     let (clean, rest): (bool, std::pin::Pin<&mut (dyn Future<Output = bool> + Send)>) = tokio::select! {
         clean = there.as_mut() => (clean, back),
@@ -201,14 +209,22 @@ pub async fn join(client: OnUpgrade, backend: OnUpgrade) {
 }
 
 /// Carries bytes until there are no more; true when that was told. Who hears nothing any more is read from nevertheless: a side
-/// that is dropped before it is read takes back what it said last.
-async fn one_way<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send>(from: &mut R, to: &mut W) -> bool {
+/// that is dropped before it is read takes back what it said last. Who takes nothing for as long as `stall` is given up.
+async fn one_way<R, W>(from: &mut R, to: &mut W, stall: Duration) -> bool
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
     let (mut buffer, mut hears) = (vec![0; PIECE], true);
     loop {
         let Ok(read) = tokio::time::timeout(IDLE, from.read(&mut buffer)).await else { return false };
         match read {
             Ok(length @ 1..) if hears => {
-                hears = to.write_all(&buffer[..length]).await.is_ok() && to.flush().await.is_ok()
+                let writing = async { to.write_all(&buffer[..length]).await.is_ok() && to.flush().await.is_ok() };
+                match tokio::time::timeout(stall, writing).await {
+                    Ok(wrote) => hears = wrote,
+                    Err(_) => return false,
+                }
             }
             Ok(1..) => {}
             end => {
@@ -222,6 +238,26 @@ async fn one_way<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send>(from
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::duplex;
+    use tokio::time::timeout;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_is_given_up() {
+        let ((mut client, near), (far, backend)) = (duplex(64), duplex(64));
+        let joined = tokio::spawn(both(near, far));
+        let (mut asked, mut answer) = tokio::io::split(backend);
+        let writing = tokio::spawn(async move { while answer.write_all(&[b'x'; 64]).await.is_ok() {} });
+        let reading = tokio::spawn(async move { while matches!(asked.read(&mut [0; 64]).await, Ok(1..)) {} });
+        let talking = tokio::spawn(async move {
+            while client.write_all(b"on and on").await.is_ok() {
+                tokio::time::sleep(STALLED / 10).await;
+            }
+        });
+        timeout(2 * STALLED, joined).await.expect("it has ended").unwrap();
+        for one in [writing, reading, talking] {
+            timeout(STALLED, one).await.expect("both sides were told").unwrap();
+        }
+    }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut all = HeaderMap::new();

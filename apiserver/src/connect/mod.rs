@@ -13,7 +13,7 @@ use crate::kinds::value::{items, str_at};
 use crate::streams::command::{self, Wired};
 use crate::streams::spdy::{Connection, Limits, Role};
 use crate::streams::upgrade::{self, Wanted};
-use crate::streams::{relay, tunnel, websocket};
+use crate::streams::{STALLED, relay, tunnel, websocket};
 use agent::Agent;
 use gantry_apimachinery::kinds::POD;
 use gantry_apimachinery::status::Status;
@@ -167,7 +167,7 @@ async fn session(
     let (headers, transport) = client.upgrade(agent, path, upgrade::ask_for_spdy(offered)).await?;
     let version = upgrade::chosen(&headers, offered)
         .ok_or_else(|| Status::internal(format!("the node agent {agent} chose no version of the streams")))?;
-    let limits = Limits { streams: MAX_STREAMS, idle: IDLE, ping: Some(PING) };
+    let limits = Limits { streams: MAX_STREAMS, idle: IDLE, ping: Some(PING), stall: None };
     let agent = Connection::start(transport, Role::Client, limits);
     let upgraded = hyper::upgrade::on(&mut request);
     let answer = match &wanted {
@@ -189,7 +189,7 @@ async fn serve(upgraded: OnUpgrade, wanted: Wanted, wired: Wired, agent: Connect
         Err(error) => return tracing::debug!(%error, "an upgrade did not happen"),
     };
     // The agent's side notices a session without data.
-    let limits = Limits { streams: MAX_STREAMS, idle: IDLE, ping: None };
+    let limits = Limits { streams: MAX_STREAMS, idle: IDLE, ping: None, stall: Some(STALLED) };
     match wanted {
         Wanted::Channels { protocol, .. } => {
             command::run(websocket::server(transport).await, protocol, wired, agent).await;

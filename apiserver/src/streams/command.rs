@@ -5,7 +5,7 @@
 use super::channels::{Protocol, RESIZE, STDERR, STDIN, STDOUT, Said};
 use super::relay::OPEN_WITHIN;
 use super::spdy::{Connection, Gone, Headers, Part, Receiver, Sender, Stream};
-use super::websocket::{Socket, close, part_with, until_closed};
+use super::websocket::{FAREWELL, Socket, close, part_with, send, until_closed};
 use crate::http::Query;
 use bytes::Bytes;
 use futures::stream::{SplitSink, SplitStream};
@@ -103,7 +103,7 @@ where
     drop(agent);
     if let Some(status) = ended {
         let told = match protocol.ending(&status) {
-            Some(message) => sink.send(message).await.is_ok(),
+            Some(message) => matches!(timeout(FAREWELL, sink.send(message)).await, Ok(Ok(()))),
             None => true,
         };
         if told && close(&mut sink).await {
@@ -113,7 +113,7 @@ where
     part_with(sink, source).await;
 }
 
-/// How the command ended, or `None` when the client went first.
+/// How the command ended, or `None` when the client went first, or took nothing any more.
 async fn session<T>(
     sink: &mut SplitSink<Socket<T>, Message>,
     source: &mut SplitStream<Socket<T>>,
@@ -136,20 +136,18 @@ where
             ending(error.receiver)
         );
         drop((messages, told));
-        status
+        Ok(status)
     };
     let writing = async {
         while let Some(message) = queue.recv().await {
-            if sink.send(message).await.is_err() {
-                return false;
+            if !send(sink, message).await {
+                return Err(Gone);
             }
         }
-        true
+        Ok(())
     };
-    let all = async {
-        let (status, written) = tokio::join!(outputs, writing);
-        written.then_some(status)
-    };
+    // What the agent says for a client that is gone is not waited for.
+    let all = async { tokio::try_join!(outputs, writing).ok().map(|(status, ())| status) };
     tokio::select! {
         status = all => status,
         fault = input(source, protocol, stdin, resize) => fault,
@@ -196,7 +194,7 @@ async fn input<T: AsyncRead + AsyncWrite + Unpin>(
 ) -> Option<Value> {
     let ends = |stream: Option<Stream>| stream.map(|stream| stream.sender);
     let (stdin, resize) = (ends(stdin), ends(resize));
-    let send = async |to: &Option<Sender>, bytes: Bytes| {
+    let pass = async |to: &Option<Sender>, bytes: Bytes| {
         if let Some(sender) = to {
             // A command that reads no more does not end the session.
             let _ = sender.send(bytes).await;
@@ -204,8 +202,8 @@ async fn input<T: AsyncRead + AsyncWrite + Unpin>(
     };
     while let Some(Ok(message)) = source.next().await {
         match protocol.read(message) {
-            Ok(Said::Data(STDIN, bytes)) => send(&stdin, bytes).await,
-            Ok(Said::Data(RESIZE, bytes)) => send(&resize, bytes).await,
+            Ok(Said::Data(STDIN, bytes)) => pass(&stdin, bytes).await,
+            Ok(Said::Data(RESIZE, bytes)) => pass(&resize, bytes).await,
             Ok(Said::Closed(STDIN)) => {
                 if let Some(sender) = &stdin {
                     let _ = sender.finish().await;

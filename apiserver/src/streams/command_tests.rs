@@ -3,14 +3,15 @@
 use super::*;
 use crate::streams::channels::{ERROR, negotiate};
 use crate::streams::spdy::{Limits, Role, reset, value};
-use crate::streams::websocket;
+use crate::streams::{STALLED, websocket};
 use serde_json::Value;
 use std::time::Duration;
-use tokio::io::{DuplexStream, duplex};
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 const ALL: Wired = Wired { stdin: true, stdout: true, stderr: true, tty: false };
 
 async fn within<T>(what: impl Future<Output = T>) -> T {
@@ -25,7 +26,7 @@ struct Session {
 
 async fn start(name: &str, wired: Wired) -> Session {
     let ((far, near), (up, down)) = (duplex(4_096), duplex(4_096));
-    let limits = Limits { streams: 8, idle: PATIENCE, ping: None };
+    let limits = Limits { streams: 8, idle: IDLE, ping: None, stall: Some(STALLED) };
     let (ours, agent) = (Connection::start(up, Role::Client, limits), Connection::start(down, Role::Server, limits));
     let offers = if name.is_empty() { vec![] } else { vec![name] };
     let protocol = negotiate(&offers).unwrap();
@@ -191,4 +192,21 @@ async fn a_lost_agent_is_a_failure() {
     assert_eq!((&status["status"], &status["code"]), (&"Failure".into(), &500.into()));
     assert!(within(client.next()).await.is_none());
     within(running).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_is_given_up_though_it_goes_on_talking() {
+    let mut session = start("v5.channel.k8s.io", ALL).await;
+    let [(_, error), (_, stdin), (_, stdout), (_, stderr)] = session.streams().await;
+    let writing = tokio::spawn(async move { while stdout.sender.send(vec![b'x'; 4_096].into()).await.is_ok() {} });
+    let talking = tokio::spawn(async move {
+        // Its side of the pipe is never read, only written to.
+        while session.client.get_mut().write_all(&[0x82, 0x82, 0, 0, 0, 0, STDIN, b'x']).await.is_ok() {
+            tokio::time::sleep(STALLED / 10).await;
+        }
+    });
+    timeout(2 * STALLED, session.running).await.expect("the session has ended").unwrap();
+    timeout(STALLED, talking).await.expect("the client was told").unwrap();
+    timeout(STALLED, writing).await.expect("the agent was told").unwrap();
+    drop((error, stdin, stderr));
 }

@@ -1,7 +1,8 @@
 //! Joins a client's SPDY connection to the node agent's, stream by stream: each stream that the client opens is opened at the agent
 //! with the same headers, and halves, ends and resets go through. Decides nothing about what streams carry.
 
-use super::spdy::{Connection, Part, Receiver, Sender, Stream, reset};
+use super::STALLED;
+use super::spdy::{Connection, Gone, Part, Receiver, Sender, Stream, reset};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -43,15 +44,23 @@ async fn carry(ours: Stream, theirs: Stream) {
     if ours.sender.reply().await.is_err() {
         return;
     }
-    tokio::join!(copy(ours.receiver, &theirs.sender), copy(theirs.receiver, &ours.sender));
+    // A container may read when it likes; a client has to.
+    tokio::join!(copy(ours.receiver, &theirs.sender, None), copy(theirs.receiver, &ours.sender, Some(STALLED)));
 }
 
-async fn copy(mut from: Receiver, to: &Sender) {
+async fn copy(mut from: Receiver, to: &Sender, stall: Option<Duration>) {
     let _ = loop {
         match from.recv().await {
             Some(Part::Data(bytes)) => {
-                if to.send(bytes).await.is_err() {
-                    break Ok(());
+                let sent = match stall {
+                    Some(stall) => timeout(stall, to.send(bytes)).await,
+                    None => Ok(to.send(bytes).await),
+                };
+                match sent {
+                    Ok(Ok(())) => {}
+                    Ok(Err(Gone)) => break Ok(()),
+                    // Its windows stay shut, or nothing is read at all.
+                    Err(_) => break to.reset(reset::CANCEL).await,
                 }
             }
             Some(Part::Finished) => break to.finish().await,
@@ -70,11 +79,12 @@ mod tests {
     use tokio::io::duplex;
 
     const PATIENCE: Duration = Duration::from_secs(20);
+    const IDLE: Duration = Duration::from_secs(4 * 60 * 60);
 
     /// A client and an agent with a relay between them.
     fn three() -> (Connection, Connection, tokio::task::JoinHandle<()>) {
         let start = |role| {
-            let limits = Limits { streams: 8, idle: PATIENCE, ping: None };
+            let limits = Limits { streams: 8, idle: IDLE, ping: None, stall: Some(STALLED) };
             move |transport| Connection::start(transport, role, limits)
         };
         let ((far, near), (up, down)) = (duplex(4_096), duplex(4_096));
@@ -138,6 +148,22 @@ mod tests {
         }
         assert_eq!(length, 100_000);
         within(relayed).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_is_given_up_though_it_goes_on_talking() {
+        let (client, mut agent, relayed) = three();
+        let (ours, theirs) = opened(&client, &mut agent).await;
+        let writing = tokio::spawn(async move { while theirs.sender.send(vec![b'x'; 4_096].into()).await.is_ok() {} });
+        let talking = tokio::spawn(async move {
+            while ours.sender.send(Bytes::from_static(b"x")).await.is_ok() {
+                tokio::time::sleep(STALLED / 10).await;
+            }
+            drop(ours.receiver);
+        });
+        timeout(2 * STALLED, relayed).await.expect("the relay has ended").unwrap();
+        timeout(STALLED, writing).await.expect("the agent was told").unwrap();
+        timeout(STALLED, talking).await.expect("the client was told").unwrap();
     }
 
     #[tokio::test]

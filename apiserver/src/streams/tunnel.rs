@@ -1,10 +1,10 @@
 //! A WebSocket whose binary messages are pieces of one byte stream, and that byte stream. Decides how much is read ahead; the bytes
 //! pass through untouched.
 
-use super::websocket::{Socket, close, part_with, until_closed};
+use super::websocket::{Socket, close, part_with, send, until_closed};
 use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
 use futures::stream::{SplitSink, SplitStream};
-use futures::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -26,7 +26,7 @@ async fn carry<T: AsyncRead + AsyncWrite + Unpin>(socket: Socket<T>, pipe: Duple
     let (mut from, mut to) = tokio::io::split(pipe);
     let ours = tokio::select! {
         () = inwards(&mut source, &mut to) => false,
-        () = outwards(&mut from, &mut sink) => true,
+        told = outwards(&mut from, &mut sink) => told,
     };
     if ours && close(&mut sink).await {
         until_closed(&mut source).await;
@@ -53,22 +53,22 @@ async fn inwards<T: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Until the stream inside has ended.
+/// Until the stream inside has ended: true, or the client takes nothing any more.
 async fn outwards<T: AsyncRead + AsyncWrite + Unpin>(
     from: &mut ReadHalf<DuplexStream>,
     sink: &mut SplitSink<Socket<T>, Message>,
-) {
+) -> bool {
     let mut buffer = BytesMut::with_capacity(PIECE);
     loop {
         buffer.reserve(PIECE);
         match from.read_buf(&mut buffer).await {
             Ok(1..) => {
                 let piece: Bytes = buffer.split().freeze();
-                if sink.send(Message::Binary(piece)).await.is_err() {
-                    return;
+                if !send(sink, Message::Binary(piece)).await {
+                    return false;
                 }
             }
-            _ => return,
+            _ => return true,
         }
     }
 }

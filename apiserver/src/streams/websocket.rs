@@ -1,5 +1,6 @@
 //! The server's end of a WebSocket: how long a message may be, and how it is parted with.
 
+use super::STALLED;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use std::time::Duration;
@@ -26,6 +27,14 @@ pub async fn server<T: AsyncRead + AsyncWrite + Unpin>(transport: T) -> Socket<T
         .write_buffer_size(0)
         .max_write_buffer_size(MAX_MESSAGE);
     WebSocketStream::from_raw_socket(transport, Role::Server, Some(config)).await
+}
+
+/// False when the client is gone, or takes nothing any more.
+pub async fn send<T>(sink: &mut SplitSink<Socket<T>, Message>, message: Message) -> bool
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    matches!(timeout(STALLED, sink.send(message)).await, Ok(Ok(())))
 }
 
 /// Says that nothing more comes. False when the client is gone already.

@@ -28,7 +28,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub const LIMITS: Limits = Limits { streams: 16, idle: Duration::from_secs(60), ping: None };
+pub const LIMITS: Limits = Limits { streams: 16, idle: Duration::from_secs(60), ping: None, stall: None };
 type Answer = Response<Full<Bytes>>;
 
 /// A certificate authority, and what it signs.

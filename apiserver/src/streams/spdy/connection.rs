@@ -33,6 +33,8 @@ pub struct Limits {
     pub idle: Duration,
     /// A peer that is silent for so long is asked whether it is there, and given up after three times as long.
     pub ping: Option<Duration>,
+    /// A peer that takes nothing of what waits for it for so long is given up.
+    pub stall: Option<Duration>,
 }
 
 /// Opens streams. The connection ends when it, and every stream's sender, is dropped.
@@ -86,6 +88,7 @@ impl Connection {
             heard: now,
             ended: None,
             deaf: None,
+            blocked: None,
         };
         tokio::spawn(task.run(reader, writer, wishes));
         Self { handle: Handle { commands }, incoming }
@@ -110,6 +113,8 @@ struct Task {
     /// When the peer was found to hear nothing any more. What it said before is still read: runtimes close as soon as they have told
     /// how a command ended, whatever is on its way to them.
     deaf: Option<Instant>,
+    /// Since when the transport has taken nothing of what waits for the peer.
+    blocked: Option<Instant>,
 }
 
 impl Task {
@@ -126,6 +131,11 @@ impl Task {
             // Its own data must not keep this side from reading, or two such sides would wait for each other.
             let reads =
                 open && self.out.len() < 2 * MAX_UNSENT && self.shared.unread.load(Ordering::Acquire) < MAX_UNREAD;
+            if self.out.is_empty() && flushed {
+                self.blocked = None;
+            } else {
+                self.blocked.get_or_insert_with(Instant::now);
+            }
             let deadline = self.deadline(reads, asked);
             tokio::select! {
                 read = read(&mut reader, &mut self.decoder.buffer), if reads => {
@@ -136,10 +146,13 @@ impl Task {
                     self.heard = Instant::now();
                     self.frames();
                 }
-                wrote = write(&mut writer, &mut self.out), if !self.out.is_empty() || !flushed => match wrote {
-                    Ok(done) => flushed = done,
-                    Err(_) => self.deaf = Some(Instant::now()),
-                },
+                wrote = write(&mut writer, &mut self.out), if !self.out.is_empty() || !flushed => {
+                    self.blocked = None;
+                    match wrote {
+                        Ok(done) => flushed = done,
+                        Err(_) => self.deaf = Some(Instant::now()),
+                    }
+                }
                 wish = wishes.recv(), if open && room => match wish {
                     Some(wish) => self.obey(wish),
                     None => {
@@ -149,7 +162,8 @@ impl Task {
                 },
                 () = self.shared.wake.notified() => self.give_back(),
                 () = sleep_until(deadline) => {
-                    if asked || self.ended.or(self.deaf).is_some() || self.moved.elapsed() >= self.limits.idle {
+                    let idle = self.moved.elapsed() >= self.limits.idle;
+                    if asked || self.ended.or(self.deaf).is_some() || idle || self.stalls_at().is_some_and(|at| at <= Instant::now()) {
                         break;
                     }
                     asked = true;
@@ -174,10 +188,16 @@ impl Task {
             return over + FAREWELL;
         }
         let idle = self.moved + self.limits.idle;
+        let idle = self.stalls_at().map_or(idle, |at| at.min(idle));
         match self.limits.ping.filter(|_| reads) {
             Some(ping) => idle.min(self.heard + if asked { ping * 3 } else { ping }),
             None => idle,
         }
+    }
+
+    /// When the peer is given up if it takes nothing until then.
+    fn stalls_at(&self) -> Option<Instant> {
+        Some(self.blocked? + self.limits.stall?)
     }
 
     fn send(&mut self, frame: &Frame) {

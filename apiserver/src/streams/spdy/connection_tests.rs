@@ -4,7 +4,7 @@ use super::*;
 use bytes::Bytes;
 use tokio::io::{DuplexStream, duplex};
 
-const LIMITS: Limits = Limits { streams: 8, idle: Duration::from_secs(60), ping: None };
+const LIMITS: Limits = Limits { streams: 8, idle: Duration::from_secs(60), ping: None, stall: None };
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn pair() -> (Connection, Connection) {
@@ -260,4 +260,15 @@ async fn a_silent_peer_is_asked_and_then_given_up() {
     let _client = Connection::start(near, Role::Client, limits);
     assert_eq!(answer(&mut peer).await, [0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 1]);
     assert_eq!(begun.elapsed(), Duration::from_secs(15));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_nothing_is_given_up() {
+    let begun = Instant::now();
+    let (_peer, near) = duplex(8);
+    let stall = Some(Duration::from_secs(10));
+    let server = Connection::start(near, Role::Server, Limits { stall, ..LIMITS });
+    let told = server.handle.opening(headers("data")).await.unwrap();
+    assert!(told.await.is_err(), "its stream is gone");
+    assert_eq!(begun.elapsed(), Duration::from_secs(10));
 }
