@@ -35,6 +35,7 @@ pub mod presence;
 mod proxy;
 pub mod quota;
 pub mod server;
+pub mod shares;
 pub mod streams;
 
 pub use audit::LogConfig;

@@ -218,7 +218,7 @@ async fn answer(
     let lasts = long_running(target, &identified.query);
     let answer = async {
         if let Some(remote) = remote {
-            return proxy::forward(remote, identified.user, request).await;
+            return proxy::forward(remote, &identified.core.sessions, identified.user, request).await;
         }
         match target {
             Target::NonResource { path } => {

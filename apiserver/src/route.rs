@@ -53,7 +53,8 @@ pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, requ
         }
     }
     if matches!(path.subresource.as_str(), "log" | "exec" | "attach" | "portforward") {
-        return connect::pod(at.core, &path.namespace, &path.name, &path.subresource, &at.query, request).await;
+        return connect::pod(at.core, at.user, &path.namespace, &path.name, &path.subresource, &at.query, request)
+            .await;
     }
     let agent = agent(request.headers());
     let call = Call {
@@ -86,7 +87,7 @@ pub async fn proxied(at: &Identified<'_>, path: &ResourcePath, request: Request)
     if kind.namespaced == path.namespace.is_empty() || kind.subresource("proxy").is_none() {
         return Err(Status::no_such_resource().into());
     }
-    proxy::serve(at.core, path, entropy(), request).await
+    proxy::serve(at.core, at.user, path, entropy(), request).await
 }
 
 /// What is served under this path. Before a client hears that it is not there, this server has seen everything that was

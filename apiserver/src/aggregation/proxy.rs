@@ -3,6 +3,7 @@
 
 use super::Remote;
 use crate::auth::UserInfo;
+use crate::connect::Sessions;
 use crate::connect::forward::join;
 use crate::http::body::{boxed, text};
 use crate::http::{Outcome, Request, Response};
@@ -30,8 +31,8 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// The caller was allowed this; the answer is the other server's.
-pub async fn forward(remote: &Remote, user: &UserInfo, mut request: Request) -> Outcome<Response> {
+/// The caller was allowed this; the answer is the other server's. An upgraded connection is one of the user's sessions.
+pub async fn forward(remote: &Remote, sessions: &Sessions, user: &UserInfo, mut request: Request) -> Outcome<Response> {
     if !remote.seen.load().available {
         return Ok(text(StatusCode::SERVICE_UNAVAILABLE, "service unavailable\n"));
     }
@@ -40,6 +41,7 @@ pub async fn forward(remote: &Remote, user: &UserInfo, mut request: Request) -> 
         .as_ref()
         .map_err(|why| Status::internal(format!("APIService {}.{}: {why}", remote.version, remote.group)))?;
     let upgrades = request.headers().contains_key(UPGRADE);
+    let slot = upgrades.then(|| sessions.enter(user)).transpose()?;
     let client_side = upgrades.then(|| hyper::upgrade::on(&mut request));
     let (parts, body) = request.into_parts();
     let mut onward = http::Request::new(body);
@@ -60,7 +62,11 @@ pub async fn forward(remote: &Remote, user: &UserInfo, mut request: Request) -> 
     }
     let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
     if switches && let Some(client_side) = client_side {
-        tokio::spawn(join(client_side, hyper::upgrade::on(&mut response)));
+        let backend = hyper::upgrade::on(&mut response);
+        tokio::spawn(async move {
+            join(client_side, backend).await;
+            drop(slot);
+        });
     }
     let (parts, body) = response.into_parts();
     let mut answer = http::Response::new(if switches { crate::http::empty() } else { boxed(body) });

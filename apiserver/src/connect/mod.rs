@@ -7,9 +7,11 @@ mod log;
 
 pub use agent::KubeletClient;
 
+use crate::auth::UserInfo;
 use crate::core::Core;
 use crate::http::{Outcome, Query, Request, Response};
 use crate::kinds::value::{items, str_at};
+use crate::shares::{Full, Share, Shares};
 use crate::streams::command::{self, Wired};
 use crate::streams::spdy::{Connection, Limits, Role};
 use crate::streams::upgrade::{self, Wanted};
@@ -21,13 +23,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
-/// Tunnels and proxied requests at a time; more are told to come back later.
+/// Tunnels and proxied requests at a time, and of one user; more are told to come back later.
 const MAX_SESSIONS: usize = 2_048;
+const MAX_SESSIONS_EACH: usize = MAX_SESSIONS / 4;
 /// Of one port-forward, two for each connection.
 const MAX_STREAMS: usize = 1_024;
 /// A session through which nothing goes ends, as with Kubernetes' node agent.
@@ -37,17 +38,32 @@ const PING: Duration = Duration::from_secs(20);
 
 /// How many sessions there are.
 #[derive(Clone, Debug)]
-pub struct Sessions(Arc<Semaphore>);
+pub struct Sessions(Shares);
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_SESSIONS)))
+        Self(Shares::new(MAX_SESSIONS, MAX_SESSIONS_EACH))
     }
 }
 
 impl Sessions {
-    pub fn enter(&self) -> Outcome<OwnedSemaphorePermit> {
-        self.0.clone().try_acquire_owned().map_err(|_| Status::too_many_requests(1).into())
+    /// One more of the user's, until it is dropped.
+    pub fn enter(&self, user: &UserInfo) -> Outcome<Share> {
+        let full = |full: Full| {
+            let mut status = Status::too_many_requests(1);
+            status.message = match full {
+                Full::Everything => {
+                    format!("{} sessions and proxied requests are open, the most of this server", self.0.size())
+                }
+                Full::Share => format!(
+                    "{:?} has {} sessions and proxied requests open, the most of one user",
+                    user.username,
+                    self.0.each()
+                ),
+            };
+            status.into()
+        };
+        self.0.take(&user.username, 1).map_err(full)
     }
 }
 
@@ -106,6 +122,7 @@ fn agent_path(subresource: &str, namespace: &str, pod: &Value, query: &Query, ra
 /// Answers `pods/{log,exec,attach,portforward}` through the pod's agent.
 pub async fn pod(
     core: &Core,
+    user: &UserInfo,
     namespace: &str,
     name: &str,
     subresource: &str,
@@ -124,7 +141,7 @@ pub async fn pod(
         _ => upgrade::wanted(subresource, request.headers())?,
     };
     let client = KubeletClient::of(core)?;
-    let slot = core.sessions.enter()?;
+    let slot = core.sessions.enter(user)?;
     match wanted {
         Wanted::Passed => pass(client, &agent, &path, slot, request).await,
         wanted => session(client, &agent, &path, wanted, Wired::read(query), slot, request).await,
@@ -132,13 +149,7 @@ pub async fn pod(
 }
 
 /// A plain request, or a protocol that the agent speaks itself.
-async fn pass(
-    client: &KubeletClient,
-    agent: &Agent,
-    path: &str,
-    slot: OwnedSemaphorePermit,
-    request: Request,
-) -> Outcome<Response> {
+async fn pass(client: &KubeletClient, agent: &Agent, path: &str, slot: Share, request: Request) -> Outcome<Response> {
     let stream = client.dial(agent).await?;
     let failed = |error: &dyn std::fmt::Display| Status::internal(format!("error proxying to {agent}: {error}"));
     let sent = forward::send(stream, path, Some(&agent.to_string()), request).await;
@@ -156,7 +167,7 @@ async fn session(
     path: &str,
     wanted: Wanted,
     wired: Wired,
-    slot: OwnedSemaphorePermit,
+    slot: Share,
     mut request: Request,
 ) -> Outcome<Response> {
     let best = upgrade::COMMAND_VERSIONS[..1].to_vec();

@@ -8,12 +8,14 @@ mod html;
 mod location;
 mod target;
 
+use crate::auth::UserInfo;
 use crate::connect::agent::{self, KubeletClient, authority};
 use crate::connect::forward::{self, Answer};
 use crate::core::Core;
 use crate::http::body::Body;
 use crate::http::target::ResourcePath;
 use crate::http::{Outcome, Request, Response, empty};
+use crate::shares::Share;
 use crate::streams::upgrade::is_upgrade;
 use bytes::Bytes;
 use dial::Transport;
@@ -42,7 +44,13 @@ const METHODS: [Method; 7] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
 
 /// Answers a request for the subresource `proxy`. `entropy` picks among the pods of a service.
-pub async fn serve(core: &Core, at: &ResourcePath, entropy: u64, request: Request) -> Outcome<Response> {
+pub async fn serve(
+    core: &Core,
+    user: &UserInfo,
+    at: &ResourcePath,
+    entropy: u64,
+    request: Request,
+) -> Outcome<Response> {
     if !METHODS.contains(request.method()) {
         return Err(Status::method_not_allowed().into());
     }
@@ -53,7 +61,7 @@ pub async fn serve(core: &Core, at: &ResourcePath, entropy: u64, request: Reques
     if paths.rest.is_empty() && !upgrades && [Method::GET, Method::HEAD].contains(request.method()) {
         return to_root(&request);
     }
-    let slot = core.sessions.enter()?;
+    let slot = core.sessions.enter(user)?;
     let (host, transport) = place.dial(core).await.map_err(|error| unreachable(upgrades, error.as_ref()))?;
     let request = outgoing(request, &paths, upgrades)?;
     let called = request.headers().get(HOST).and_then(|host| host.to_str().ok());
@@ -162,7 +170,7 @@ fn outgoing(mut request: Request, paths: &Paths, upgrades: bool) -> Outcome<Requ
 }
 
 /// A backend's answer as the client gets it.
-fn incoming(answer: Answer, rewrite: Rewrite, slot: tokio::sync::OwnedSemaphorePermit) -> Response {
+fn incoming(answer: Answer, rewrite: Rewrite, slot: Share) -> Response {
     let mut response = answer.pass_on(slot);
     let headers = response.headers_mut();
     for name in CORS {

@@ -1,6 +1,6 @@
 //! Groups that another server serves: a real one, over TLS, that believes nobody but our proxy's certificate.
 
-use crate::harness::{Api, MERGE, Reply};
+use crate::harness::{Api, MERGE, PATIENCE, Reply};
 use crate::wire::{Pki, listening};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -234,6 +234,15 @@ async fn an_upgrade_passes_through() {
     until(&api, "True Passed").await;
     let (address, _stop) = listening(&serving, &api).await;
     let admin = serving.issue("kubernetes-admin", "system:masters");
+    let (sessions, user) = (&api.server.core().sessions, &api.user);
+    let all: Vec<_> = std::iter::from_fn(|| sessions.enter(user).ok()).collect();
+    let upgrade = [("connection", "Upgrade"), ("upgrade", "echo")];
+    let full = api.send(Method::GET, &format!("{GROUP}/namespaces/default/things/x/talk"), &upgrade, "").await;
+    let expect =
+        "429 TooManyRequests \"kubernetes-admin\" has 512 sessions and proxied requests open, the most of one user";
+    assert_eq!(full.failure(), expect);
+    assert_eq!(api.get(&format!("{GROUP}/namespaces/default/things/x")).await.code, 200, "it is no session");
+    drop(all);
     let stream = serving.dial(address, Some(&admin), "http/1.1").await;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection.with_upgrades());
@@ -246,6 +255,17 @@ async fn an_upgrade_passes_through() {
     let mut echo = [0; 4];
     stream.read_exact(&mut echo).await.unwrap();
     assert_eq!(&echo, b"ping");
+    let others = || std::iter::from_fn(|| sessions.enter(user).ok()).collect::<Vec<_>>().len();
+    assert_eq!(others(), 511);
+    // Its place is free again when it has ended.
+    drop((stream, sender));
+    tokio::time::timeout(PATIENCE, async {
+        while others() < 512 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the session's place is free");
 }
 
 #[tokio::test]

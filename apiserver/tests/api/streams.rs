@@ -227,3 +227,25 @@ async fn ports_over_spdy_inside_a_websocket() {
     drop(connection);
     within(carrying).await.unwrap();
 }
+
+#[tokio::test]
+async fn nobody_has_all_sessions() {
+    let machine = Machine::new().await;
+    let jane = machine.api.as_user("jane", &["system:masters"]);
+    let sessions = &machine.api.server.core().sessions;
+    let hers: Vec<_> = std::iter::from_fn(|| sessions.enter(&jane.user).ok()).collect();
+    assert_eq!(hers.len(), 512);
+    let mine = "\"jane\" has 512 sessions and proxied requests open, the most of one user";
+    for path in [format!("{POD}/log"), format!("{POD}/proxy/")] {
+        let refused = jane.get(&path).await;
+        assert_eq!(refused.failure(), format!("429 TooManyRequests {mine}"), "{path}");
+        assert_eq!(refused.headers["retry-after"], "1");
+        assert_ne!(machine.api.get(&path).await.code, 429, "{path} for somebody else");
+    }
+    let names = ["a", "b", "c"].map(|name| machine.api.as_user(name, &[]).user);
+    let all: Vec<_> = names.iter().flat_map(|user| std::iter::from_fn(|| sessions.enter(user).ok())).collect();
+    assert_eq!(all.len(), 3 * 512);
+    let everything = "2048 sessions and proxied requests are open, the most of this server";
+    let refused = machine.api.get(&format!("{POD}/log")).await;
+    assert_eq!(refused.failure(), format!("429 TooManyRequests {everything}"));
+}
