@@ -27,9 +27,12 @@ pub struct Authenticated {
     pub audiences: Vec<String>,
 }
 
-/// The caller: whom a proxy speaks for, or the connection's own user, or a token's. A bearer token that is not valid is refused.
+/// The caller: whom a proxy speaks for, or the connection's own user, or a token's. A bearer token that is not valid is refused, and so
+/// is a certificate that has expired since the connection was made: at every request, as in Kubernetes.
 pub async fn authenticate(core: &Core, headers: &HeaderMap, peer: &Peer) -> Outcome<UserInfo> {
+    let expired = peer.has_expired(core.clock.now().secs());
     if peer.is_proxy
+        && !expired
         && let Some(user) = core.peers.spoken_for(headers)
     {
         return Ok(user);
@@ -38,13 +41,14 @@ pub async fn authenticate(core: &Core, headers: &HeaderMap, peer: &Peer) -> Outc
         let (scheme, token) = text.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
     });
-    match (&peer.user, bearer) {
+    match (peer.user.as_ref().filter(|_| !expired), bearer) {
         (Some(user), _) => Ok(user.clone()),
         (None, Some(token)) => {
             let audience = core.config.audience.as_str();
             let found = by_token(core, token, &[audience]).await;
             found.map(|found| found.user).ok_or_else(|| Status::unauthorized().into())
         }
+        (None, None) if expired => Err(Status::unauthorized().into()),
         (None, None) => Ok(UserInfo::anonymous()),
     }
 }

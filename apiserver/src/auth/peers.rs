@@ -21,12 +21,19 @@ pub struct Peer {
     pub user: Option<UserInfo>,
     /// It may speak for others.
     pub is_proxy: bool,
+    /// Its certificate counts until then, and not after; seconds of the clock that a request is judged by.
+    pub until_s: Option<i64>,
     pub address: Option<IpAddr>,
 }
 
 impl Peer {
     pub fn user(user: UserInfo) -> Self {
         Self { user: Some(user), ..Self::default() }
+    }
+
+    /// A connection may outlive the certificate that opened it.
+    pub fn has_expired(&self, now_s: i64) -> bool {
+        self.until_s.is_some_and(|until| until < now_s)
     }
 }
 
@@ -53,19 +60,30 @@ impl Peers {
     pub fn identify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Peer {
         let Some((leaf, others)) = chain.split_first() else { return Peer::default() };
         let named = || from_certificate(leaf);
-        let Some(known) = &self.proxies else { return Peer { user: named(), ..Peer::default() } };
+        let until_s = counts_until(leaf, others, now);
+        let Some(known) = &self.proxies else { return Peer { user: named(), until_s, ..Peer::default() } };
         let of = |verifier: &Arc<dyn ClientCertVerifier>| verifier.verify_client_cert(leaf, others, now).is_ok();
         let allowed = &known.config.allowed_names;
         let is_proxy =
             of(&known.proxies) && (allowed.is_empty() || named().is_some_and(|user| allowed.contains(&user.username)));
         // An authority of proxies names no clients.
-        Peer { user: if of(&known.clients) { named() } else { None }, is_proxy, address: None }
+        Peer { user: if of(&known.clients) { named() } else { None }, is_proxy, until_s, address: None }
     }
 
     /// Whom a proxy speaks for, if it says so.
     pub fn spoken_for(&self, headers: &HeaderMap) -> Option<UserInfo> {
         read(headers, &self.proxies.as_ref()?.config)
     }
+}
+
+/// Until when all of a chain counts that was verified `now`. Another certificate than its own that had ended by then vouched for nothing.
+fn counts_until(leaf: &CertificateDer<'_>, others: &[CertificateDer<'_>], now: UnixTime) -> Option<i64> {
+    let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let end = |der: &CertificateDer<'_>| {
+        let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+        Some(certificate.validity().not_after.timestamp())
+    };
+    others.iter().filter_map(end).filter(|end| *end >= now_s).chain(end(leaf)).min()
 }
 
 fn verifier(ca: &str) -> Result<Arc<dyn ClientCertVerifier>, StartError> {

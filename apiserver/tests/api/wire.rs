@@ -2,6 +2,8 @@
 
 use crate::harness::{Api, MERGE, key_pair};
 use bytes::Bytes;
+use gantry_apimachinery::clock::{Clock, FakeClock, SystemClock};
+use gantry_apimachinery::time::Timestamp;
 use gantry_apiserver::{KubeletClientPem, server_config};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
@@ -45,9 +47,15 @@ impl Pki {
 
     /// Also for these DNS names.
     pub fn issue_for(&self, name: &str, group: &str, hosts: &[&str]) -> Pair {
+        self.issue_until(name, group, hosts, 4_000)
+    }
+
+    /// Until that year begins.
+    fn issue_until(&self, name: &str, group: &str, hosts: &[&str], year: i32) -> Pair {
         let key = key_pair();
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         params.subject_alt_names.push(SanType::IpAddress([127, 0, 0, 1].into()));
         params.distinguished_name.push(DnType::CommonName, name);
         params.distinguished_name.push(DnType::OrganizationName, group);
@@ -146,6 +154,37 @@ async fn stopping_ends_watches_and_the_listener() {
     tokio::time::timeout(crate::harness::PATIENCE, async {
         while !api.get("/metrics").await.text.contains("apiserver_longrunning_requests{resource=\"namespaces\"} 1") {
             tokio::task::yield_now().await;
+#[tokio::test]
+async fn a_certificate_counts_until_its_end_also_on_a_connection_that_is_older() {
+    let clock = FakeClock::new(SystemClock.now());
+    let (pki, api) = (Pki::new(), Api::with_clock(Arc::new(clock.clone()), |_| {}).await);
+    let (address, _stop) = listening(&pki, &api).await;
+    let end = Timestamp::parse("2100-01-01T00:00:00Z").unwrap().secs();
+    let admin = pki.issue_until("kubernetes-admin", "system:masters", &[], 2_100);
+    let stream = pki.dial(address, Some(&admin), "h2").await;
+    let (sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let asked = async |path: &str, token: &str| {
+        let request = Request::builder().uri(format!("https://127.0.0.1{path}"));
+        let request = if token.is_empty() { request } else { request.header("authorization", token) };
+        let answer = sender.clone().send_request(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+        answer.status().as_u16()
+    };
+    clock.set_wall(Timestamp::from_secs(end));
+    assert_eq!(asked("/api/v1/secrets", "").await, 200, "it is its last second");
+    clock.set_wall(Timestamp::from_secs(end + 1));
+    assert_eq!(asked("/api/v1/secrets", "").await, 401);
+    assert_eq!(asked("/readyz", "").await, 401, "and it does not make anonymous");
+    assert_eq!(asked("/api/v1/secrets", "Bearer none").await, 401);
+    let account = json!({"metadata": {"name": "a"}});
+    api.post("/api/v1/namespaces/default/serviceaccounts", &account).await.ok();
+    let wanted = json!({"spec": {"expirationSeconds": 600}});
+    let made = api.post("/api/v1/namespaces/default/serviceaccounts/a/token", &wanted).await.ok();
+    let token = format!("Bearer {}", made["status"]["token"].as_str().unwrap());
+    assert_eq!(asked("/readyz", &token).await, 200, "another proof counts");
+}
+
         }
     })
     .await
