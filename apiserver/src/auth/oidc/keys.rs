@@ -1,5 +1,5 @@
-//! The keys of an issuer, fetched and renewed. Decides when they are fetched again: every ten minutes, and when a token names one that
-//! is not there, but never twice within ten seconds.
+//! The keys of an issuer, fetched and renewed. Decides when they are fetched again: every ten minutes, and when a token comes that none
+//! of them verifies, which waits for it. Fetches for tokens are a second apart; those that bring nothing new, up to five.
 
 use crate::kinds::value::str_at;
 use crate::outbound::OutboundError;
@@ -11,18 +11,21 @@ use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::Jwk;
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 const RENEW_EVERY: Duration = Duration::from_secs(600);
 /// After a failure.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
-const NOT_BEFORE_MS: u64 = 10_000;
+/// Between two fetches for tokens: a token may be anybody's, and the issuer is not to suffer for it.
+const APART: Duration = Duration::from_secs(1);
+const MOST_APART: Duration = Duration::from_secs(5);
+/// Requests that wait for keys at a time; others are refused at once.
+const MOST_WAITING: usize = 256;
 /// One question to the issuer.
 const WITHIN: Duration = Duration::from_secs(5);
-/// How long a request waits for keys: both questions.
+/// How long a request waits for keys: its turn, and both questions.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MAX_DOCUMENT: usize = 1024 * 1024;
 const MAX_KEYS: usize = 64;
@@ -37,11 +40,11 @@ pub struct Keys {
     caller: Caller,
     held: ArcSwap<Vec<Named>>,
     clock: Arc<dyn Clock>,
-    /// When the last attempt began, by the clock's boot time; 0: never.
-    begun_ms: AtomicU64,
-    wanted: Notify,
-    /// Counts attempts that ended.
+    /// Fetches have numbers: the last one that began, the last one that ended, and the last one that somebody waits for.
+    begun: watch::Sender<u64>,
     ended: watch::Sender<u64>,
+    wanted: watch::Sender<u64>,
+    waiting: Semaphore,
 }
 
 impl Keys {
@@ -51,9 +54,10 @@ impl Keys {
             caller: Caller::new(&Trust::Bundle(ca.as_bytes()), None)?,
             held: ArcSwap::default(),
             clock,
-            begun_ms: AtomicU64::new(0),
-            wanted: Notify::new(),
+            begun: watch::Sender::new(0),
             ended: watch::Sender::new(0),
+            wanted: watch::Sender::new(0),
+            waiting: Semaphore::new(MOST_WAITING),
         })
     }
 
@@ -64,53 +68,77 @@ impl Keys {
         held.iter().filter(meant).map(|one| one.key.clone()).collect()
     }
 
-    /// Waits for newer keys, and says whether there may be some. They were asked for a moment ago: then no.
-    pub async fn renewed(&self) -> bool {
-        let mut ended = self.ended.subscribe();
-        let begun = self.begun_ms.load(Ordering::SeqCst);
-        if begun != 0 && self.clock.boottime_ms().saturating_sub(begun) < NOT_BEFORE_MS && *ended.borrow() > 0 {
-            return false;
+    /// Tries until it succeeds or has failed with keys that were asked for after this call.
+    pub async fn until<T>(&self, attempt: impl Fn() -> Result<T, String>) -> Result<T, String> {
+        let first = attempt();
+        if first.is_ok() {
+            return first;
         }
-        let before = *ended.borrow_and_update();
-        self.wanted.notify_one();
-        let newer = ended.wait_for(|count| *count > before);
-        tokio::time::timeout(PATIENCE, newer).await.is_ok_and(|newer| newer.is_ok())
+        let Ok(_place) = self.waiting.try_acquire() else { return first };
+        let (before, mut ended) = (*self.begun.borrow(), self.ended.subscribe());
+        let newer = async {
+            loop {
+                let last = *ended.borrow_and_update();
+                let tried = attempt();
+                if tried.is_ok() || last > before {
+                    return tried;
+                }
+                // One that is under way may bring them, or may have asked too early.
+                if last == before {
+                    self.wanted.send_if_modified(|wanted| std::mem::replace(wanted, before + 1) <= before);
+                }
+                if ended.changed().await.is_err() {
+                    return tried;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, newer).await.unwrap_or(first)
     }
 
     pub async fn run(&self, cancel: CancellationToken) {
-        loop {
-            self.begun_ms.store(self.clock.boottime_ms().max(1), Ordering::SeqCst);
+        let (mut wanted, mut last, mut apart) = (self.wanted.subscribe(), Value::Null, APART);
+        for number in 1.. {
+            let begun_ms = self.clock.boottime_ms();
+            self.begun.send_replace(number);
             let fetched = tokio::select! {
                 () = cancel.cancelled() => return,
                 fetched = self.fetch() => fetched,
             };
-            let wait = match fetched {
-                Ok(keys) => {
-                    self.held.store(Arc::new(keys));
-                    RENEW_EVERY
+            let (wait, new) = match fetched {
+                Ok(set) => {
+                    let new = set != last;
+                    self.held.store(Arc::new(read(&set)));
+                    last = set;
+                    (RENEW_EVERY, new)
                 }
                 Err(why) => {
                     tracing::warn!(issuer = self.issuer, why, "the keys of the OIDC issuer could not be fetched");
-                    AGAIN_AFTER
+                    (AGAIN_AFTER, false)
                 }
             };
-            self.ended.send_modify(|count| *count += 1);
+            apart = if new { APART } else { (apart * 2).min(MOST_APART) };
+            self.ended.send_replace(number);
             tokio::select! {
                 () = cancel.cancelled() => return,
-                () = tokio::time::sleep(wait) => {}
-                () = self.wanted.notified() => {}
+                () = tokio::time::sleep(wait) => apart = APART,
+                () = async { drop(wanted.wait_for(|wanted| *wanted > number).await) } => {
+                    let since = Duration::from_millis(self.clock.boottime_ms().saturating_sub(begun_ms));
+                    tokio::select! {
+                        () = cancel.cancelled() => return,
+                        () = tokio::time::sleep(apart.saturating_sub(since)) => {}
+                    }
+                }
             }
         }
     }
 
-    async fn fetch(&self) -> Result<Vec<Named>, String> {
+    async fn fetch(&self) -> Result<Value, String> {
         let discovery = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
         let document = self.json(&discovery).await?;
         if str_at(&document, "issuer") != self.issuer {
             return Err(format!("{discovery} is of another issuer: {}", document["issuer"]));
         }
-        let set = self.json(str_at(&document, "jwks_uri")).await?;
-        Ok(read(&set))
+        self.json(str_at(&document, "jwks_uri")).await
     }
 
     async fn json(&self, url: &str) -> Result<Value, String> {

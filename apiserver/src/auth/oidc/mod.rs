@@ -60,12 +60,8 @@ impl Oidc {
             return Err(format!("it is signed by {:?}, which --oidc-signing-algs does not name", header.alg));
         }
         let kid = header.kid.as_deref();
-        let tried = try_keys(token, header.alg, &self.keys.named(kid));
-        if tried.is_ok() || !self.keys.renewed().await {
-            return tried;
-        }
         // The issuer may have changed its keys.
-        try_keys(token, header.alg, &self.keys.named(kid))
+        self.keys.until(|| try_keys(token, header.alg, &self.keys.named(kid))).await
     }
 }
 
