@@ -34,15 +34,22 @@ pub async fn resource(at: &Identified<'_>, verb: Verb, path: &ResourcePath, requ
     if !kind.namespaced && !path.namespace.is_empty() {
         return Err(Status::no_such_resource().into());
     }
-    let Some(served) = served else { return posted(at, verb, kind, path, request).await };
     let named = !path.name.is_empty();
+    // As in Kubernetes, there is no such path, whatever is asked of it.
+    if kind.namespaced && path.namespace.is_empty() && named {
+        return Err(Status::no_such_resource().into());
+    }
+    let Some(served) = served else { return posted(at, verb, kind, path, request).await };
     if path.subresource.is_empty() {
-        let unplaced = kind.namespaced && path.namespace.is_empty() && (named || !verb.is_read());
+        let unplaced = kind.namespaced && path.namespace.is_empty() && !verb.is_read();
         let misplaced = match verb {
             Verb::Create => named,
             Verb::Update | Verb::Patch => !named,
             _ => unplaced,
         };
+        if unplaced && served.as_custom().is_some() {
+            return Err(Status::no_such_resource().into());
+        }
         if !kind.has_verb(verb.as_str()) || unplaced || misplaced {
             return Err(Status::method_not_allowed().into());
         }

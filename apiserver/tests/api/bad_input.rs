@@ -4,6 +4,32 @@ use crate::harness::{Api, CONFIG_MAPS};
 use http::Method;
 use serde_json::json;
 
+/// As in Kubernetes: who asks for an object names its namespace, or there is no such path.
+#[tokio::test]
+async fn an_object_without_its_namespace_is_nowhere() {
+    let api = Api::new().await;
+    crate::custom::defined(&api).await;
+    let methods = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let places = ["/api/v1/pods", "/apis/apps/v1/deployments", "/apis/example.com/v1/widgets"];
+    let below = ["", "/status", "/log", "/exec", "/proxy/x", "/scale", "/eviction", "/none"];
+    for place in places {
+        for (method, sub) in methods.iter().flat_map(|method| below.iter().map(move |sub| (method, sub))) {
+            let path = format!("{place}/web{sub}");
+            let kind = if method == Method::PATCH { crate::harness::MERGE } else { "application/json" };
+            let reply = api.send(method.clone(), &path, &[("content-type", kind)], "{}").await;
+            assert_eq!(reply.code, 404, "{method} {path}: {}", reply.text);
+            if method != Method::HEAD {
+                assert_eq!(reply.failure(), "404 NotFound the server could not find the requested resource");
+            }
+        }
+        assert_eq!(api.get(&format!("{place}/web?watch=1")).await.code, 404, "{place}");
+    }
+    for (place, code) in [("/api/v1/pods", 405), ("/apis/example.com/v1/widgets", 404)] {
+        assert_eq!(api.get(place).await.code, 200, "{place}: of all namespaces");
+        assert_eq!(api.post(place, &json!({})).await.code, code, "{place}: it differs in Kubernetes, too");
+    }
+}
+
 #[tokio::test]
 async fn every_bad_request_answers_a_status() {
     let api = Api::new().await;

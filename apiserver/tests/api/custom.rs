@@ -40,7 +40,7 @@ fn widget(name: &str, size: i64) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": size}})
 }
 
-async fn defined(api: &Api) {
+pub async fn defined(api: &Api) {
     api.post(DEFINITIONS, &definition(json!([version("v1", true)]))).await.ok();
 }
 
