@@ -19,6 +19,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+/// What the audit log has not taken by then, after everything else has ended, is lost.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
+
 /// An API server over three stores. Clones share everything. Any number of servers may run over the same stores.
 #[derive(Clone)]
 pub struct ApiServer {
@@ -91,7 +94,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Serves HTTPS until cancelled. See [`server_config`] for the TLS configuration that it expects.
+    /// Serves HTTPS until cancelled; returns when requests have ended and the audit log is written, within a bounded time. See [`server_config`] for the TLS configuration that it expects.
     ///
     /// Boxed, so that this crate compiles its own futures once instead of every program that runs them.
     pub fn serve(
@@ -106,7 +109,10 @@ impl ApiServer {
     async fn serve_here(&self, listener: TcpListener, tls: Arc<rustls::ServerConfig>, cancel: CancellationToken) {
         server::serve(self.core.clone(), listener, tls, cancel).await;
         if let Some(audit) = &self.core.audit {
-            audit.flush().await;
+            let flushed = tokio::time::timeout(FLUSH_WITHIN, audit.flush()).await;
+            if flushed.is_err() {
+                tracing::warn!("the audit log takes nothing: the last events are lost");
+            }
         }
     }
 

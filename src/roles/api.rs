@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// What differs from one API server to another.
 pub struct Plan {
@@ -30,6 +31,7 @@ pub struct Plan {
 #[derive(Clone)]
 pub struct Api {
     server: ApiServer,
+    serving: TaskTracker,
 }
 
 impl Api {
@@ -42,9 +44,15 @@ impl Api {
             server_config(&read(&keys.certificate(pki::APISERVER))?, &read(&keys.key(pki::APISERVER))?, &authorities)?;
         let listener = TcpListener::bind(plan.listen).await.with_context(|| format!("listening on {}", plan.listen))?;
         server.start(cancel.clone()).await.map_err(|status| anyhow::anyhow!("{status}"))?;
-        let serving = server.clone();
-        tokio::spawn(async move { serving.serve(listener, tls, cancel).await });
-        Ok(Self { server })
+        let (serving, serves) = (TaskTracker::new(), server.clone());
+        serving.spawn(async move { serves.serve(listener, tls, cancel).await });
+        serving.close();
+        Ok(Self { server, serving })
+    }
+
+    /// Returns, after the cancellation, when open requests have ended and the audit log is written. The server bounds both.
+    pub async fn ended(&self) {
+        self.serving.wait().await;
     }
 
     /// A client of this process with an identity of its own; it passes every gate of the server.

@@ -48,9 +48,10 @@ pub async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
         access: Some((args.authentication, args.authorization, args.audit)),
     };
     let cancel = stop::signal_token()?;
-    let _api = Api::start(&plan, &keys, stores, cancel.clone()).await?;
+    let api = Api::start(&plan, &keys, stores, cancel.clone()).await?;
     tracing::info!(listen = %plan.listen, "the API server answers");
     cancel.cancelled().await;
+    api.ended().await;
     Ok(())
 }
 

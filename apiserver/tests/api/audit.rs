@@ -172,3 +172,40 @@ async fn who_goes_away_is_told_of_nevertheless() {
     let event = audited.event("gone").await;
     assert_eq!((&event["stage"], &event["responseStatus"]["code"]), (&json!("ResponseComplete"), &json!(499)));
 }
+
+#[tokio::test]
+async fn what_waits_when_the_server_ends_is_written() {
+    let audited = Audited::new(json!([{"level": "Metadata"}])).await;
+    let pki = crate::wire::Pki::new();
+    let served = ended(&pki, &audited.api, 2_000).await;
+    assert!(served < std::time::Duration::from_secs(5));
+    let lines = std::fs::read_to_string(&audited.path).unwrap();
+    let asked = lines.lines().filter(|line| line.contains("\"requestURI\":\"/version\"")).count();
+    assert_eq!(asked, 2_000);
+}
+
+/// How long a server takes to end after it was asked so many things.
+async fn ended(pki: &crate::wire::Pki, api: &Api, asked: usize) -> std::time::Duration {
+    let (_, stop, serving) = crate::wire::serving(pki, api, &pki.ca.pem()).await;
+    for _ in 0..asked {
+        api.get("/version").await.ok();
+    }
+    let begun = tokio::time::Instant::now();
+    stop.cancel();
+    serving.await.unwrap();
+    begun.elapsed()
+}
+
+#[tokio::test]
+async fn a_log_that_takes_nothing_keeps_no_server_from_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    // Somebody has it open and never reads.
+    let _reader = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let policy = json!({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]});
+    let log = LogConfig { path, ..LogConfig::default() };
+    let api = Api::with(|config| config.audit = Some(AuditConfig { policy, log })).await;
+    let took = tokio::time::timeout(crate::harness::PATIENCE, ended(&crate::wire::Pki::new(), &api, 500)).await;
+    assert!(took.expect("it ends").as_secs() >= 5, "it waited for the log first");
+}

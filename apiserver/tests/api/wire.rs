@@ -92,14 +92,24 @@ pub async fn listening(pki: &Pki, api: &Api) -> (SocketAddr, CancellationToken) 
 
 /// It takes certificates of these authorities.
 pub async fn listening_for(pki: &Pki, api: &Api, authorities: &str) -> (SocketAddr, CancellationToken) {
+    let (address, cancel, _) = serving(pki, api, authorities).await;
+    (address, cancel)
+}
+
+/// The same, and what ends when the server has ended.
+pub async fn serving(
+    pki: &Pki,
+    api: &Api,
+    authorities: &str,
+) -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let own = pki.issue("kube-apiserver", "none");
     let tls = server_config(&own.cert, &own.key, authorities).unwrap();
     let (server, cancel) = (api.server.clone(), CancellationToken::new());
     let stop = cancel.clone();
-    tokio::spawn(async move { server.serve(listener, tls, stop).await });
-    (address, cancel)
+    let serving = tokio::spawn(async move { server.serve(listener, tls, stop).await });
+    (address, cancel, serving)
 }
 
 async fn get(stream: TlsStream<TcpStream>, path: &str, http2: bool) -> (StatusCode, Value) {
@@ -145,16 +155,6 @@ async fn certificates_are_identities_on_both_http_versions() {
 }
 
 #[tokio::test]
-async fn stopping_ends_watches_and_the_listener() {
-    let (pki, api) = (Pki::new(), Api::new().await);
-    let (address, stop) = listening(&pki, &api).await;
-    let admin = pki.issue("kubernetes-admin", "system:masters");
-    let stream = pki.dial(address, Some(&admin), "h2").await;
-    let watch = tokio::spawn(async move { get(stream, "/api/v1/namespaces?watch=1", true).await.0 });
-    tokio::time::timeout(crate::harness::PATIENCE, async {
-        while !api.get("/metrics").await.text.contains("apiserver_longrunning_requests{resource=\"namespaces\"} 1") {
-            tokio::task::yield_now().await;
-#[tokio::test]
 async fn a_certificate_counts_until_its_end_also_on_a_connection_that_is_older() {
     let clock = FakeClock::new(SystemClock.now());
     let (pki, api) = (Pki::new(), Api::with_clock(Arc::new(clock.clone()), |_| {}).await);
@@ -185,6 +185,16 @@ async fn a_certificate_counts_until_its_end_also_on_a_connection_that_is_older()
     assert_eq!(asked("/readyz", &token).await, 200, "another proof counts");
 }
 
+#[tokio::test]
+async fn stopping_ends_watches_and_the_listener() {
+    let (pki, api) = (Pki::new(), Api::new().await);
+    let (address, stop) = listening(&pki, &api).await;
+    let admin = pki.issue("kubernetes-admin", "system:masters");
+    let stream = pki.dial(address, Some(&admin), "h2").await;
+    let watch = tokio::spawn(async move { get(stream, "/api/v1/namespaces?watch=1", true).await.0 });
+    tokio::time::timeout(crate::harness::PATIENCE, async {
+        while !api.get("/metrics").await.text.contains("apiserver_longrunning_requests{resource=\"namespaces\"} 1") {
+            tokio::task::yield_now().await;
         }
     })
     .await
