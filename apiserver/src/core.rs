@@ -22,16 +22,18 @@ use crate::metrics::Metrics;
 use crate::quota::Charges;
 use crate::rest::stored::Stored;
 use crate::served::{Registry, Served};
+use crate::shares::Shares;
 use arc_swap::ArcSwap;
 use gantry_apimachinery::clock::Clock;
 use gantry_apimachinery::kinds::{KINDS, Kind, StoreGroup};
 use gantry_apimachinery::status::Status;
 use gantry_store::{RangeRequest, Store, StoreError};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// Bodies of writes that are being read or wait to be carried out, all together: beyond it clients come again later.
 const BODIES_KIB: usize = 512 << 10;
+/// Of those, of one user: who sends slowly leaves room for the others.
+const BODIES_EACH_KIB: usize = BODIES_KIB / 4;
 
 /// One store per group. All three may be one and the same in tests.
 #[derive(Clone)]
@@ -82,7 +84,7 @@ pub struct Core {
     pub kubelet: Option<KubeletClient>,
     pub sessions: Sessions,
     /// Room for the bodies of writes that are being read or wait, in KiB.
-    pub bodies: Semaphore,
+    pub bodies: Shares,
     pub metrics: Metrics,
     pub audit: Option<Arc<Audit>>,
 }
@@ -120,7 +122,7 @@ impl Core {
             token_reviews: config.token_webhook.as_ref().map(TokenReviews::new).transpose()?,
             access_reviews: config.access_webhook.as_ref().map(AccessReviews::new).transpose()?,
             sessions: Sessions::default(),
-            bodies: Semaphore::new(BODIES_KIB),
+            bodies: Shares::new(BODIES_KIB, BODIES_EACH_KIB),
             authorizer: Box::new(Authorizers { rbac: rbac.clone() }),
             rbac,
             fairness: Fairness::following(&groups[0], config.seats),

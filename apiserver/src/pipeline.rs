@@ -18,15 +18,16 @@ use crate::http::target::ResourcePath;
 use crate::http::{Failure, Outcome, Query, Request, Response, Target, Verb};
 use crate::rest::output::{PROTOBUF, message_type};
 use crate::route;
+use crate::shares::{Full, Share, Shares};
 use crate::streams::upgrade::is_upgrade;
 use bytes::Bytes;
 use gantry_apimachinery::fields::FieldSelector;
 use gantry_apimachinery::protobuf;
 use gantry_apimachinery::status::Status;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_body::Body as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -154,7 +155,7 @@ async fn gates(
         // Before the queue: a client that sends slowly holds nobody's seat.
         let (request, body, _room) = match remote {
             Some(_) => (request, None, None),
-            None => with_whole_body(&core.bodies, &target, request).await?,
+            None => with_whole_body(&core.bodies, &user, &target, request).await?,
         };
         if let (Some(record), Some(body), Target::Resource { path, .. }) = (audit, body, &target) {
             audit::sent(record, core, path, request.headers(), &body);
@@ -264,22 +265,41 @@ fn streams(path: &ResourcePath) -> bool {
     tunnels(path) || path.subresource == "proxy"
 }
 
-/// The body's room stays taken for as long as the permit lives.
-type WholeBody<'a> = (Request, Option<Bytes>, Option<SemaphorePermit<'a>>);
+/// The body's room stays taken for as long as the share lives.
+type WholeBody = (Request, Option<Bytes>, Option<Share>);
 
-/// Reads the body of a write, and shows it; what goes on to a node agent is left to stream. Bodies that wait have a limit together.
-async fn with_whole_body<'a>(bodies: &'a Semaphore, target: &Target, request: Request) -> Outcome<WholeBody<'a>> {
+/// Reads the body of a write, and shows it; what goes on to a node agent is left to stream. Bodies that wait have a limit together,
+/// and so have those of one user.
+async fn with_whole_body(bodies: &Shares, user: &UserInfo, target: &Target, request: Request) -> Outcome<WholeBody> {
     match target {
         Target::Resource { verb: Some(verb), path } if !verb.is_read() && !streams(path) => {}
         _ => return Ok((request, None, None)),
     }
     let (parts, body) = request.into_parts();
     let said = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    let kib = u32::try_from(said.unwrap_or(MAX_BODY).min(MAX_BODY).div_ceil(1_024)).unwrap_or(u32::MAX);
-    let room = bodies.try_acquire_many(kib).map_err(|_| Status::too_many_requests(1))?;
+    let said = said.or_else(|| body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(MAX_BODY)));
+    let kib = said.unwrap_or(MAX_BODY).min(MAX_BODY).div_ceil(1_024);
+    let room = bodies.take(&user.username, kib).map_err(|full| no_room(full, bodies, user))?;
     let late = |_| Box::new(Status::timeout("the request body did not arrive in time", 0));
     let body = timeout(BODY_WITHIN, read(body)).await.map_err(late)??;
     Ok((Request::from_parts(parts, full(body.clone())), Some(body), Some(room)))
+}
+
+fn no_room(full: Full, bodies: &Shares, user: &UserInfo) -> Status {
+    let mut status = Status::too_many_requests(1);
+    status.message = match full {
+        Full::Everything => {
+            format!("bodies of writes take all {} MiB that this server has for them", bodies.size() >> 10)
+        }
+        Full::Share => {
+            format!(
+                "bodies of writes of {:?} take all {} MiB that one user may have",
+                user.username,
+                bodies.each() >> 10
+            )
+        }
+    };
+    status
 }
 
 async fn authorise(
@@ -421,19 +441,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_that_wait_have_room_for_so_many() {
-        let room = Semaphore::new(5);
+    async fn bodies_that_wait_have_room_for_so_many_and_each_user_has_a_share() {
+        let (room, jane, joe) = (Shares::new(5, 4), UserInfo::new("jane", &[]), UserInfo::new("joe", &[]));
         let sent = |length: usize| {
             let mut request = Request::new(full(vec![b' '; length]));
             request.headers_mut().insert(header::CONTENT_LENGTH, length.into());
             request
         };
         let (write, _) = target(&Method::POST, "/api/v1/namespaces/a/configmaps");
-        let one = with_whole_body(&room, &write, sent(3 << 10)).await.ok().unwrap();
-        assert_eq!(with_whole_body(&room, &write, sent(3 << 10)).await.err().unwrap().code(), 429);
-        assert!(with_whole_body(&room, &write, sent(2 << 10)).await.is_ok());
+        let one = with_whole_body(&room, &jane, &write, sent(3 << 10)).await.ok().unwrap();
+        let refused = async |user| {
+            let status = with_whole_body(&room, user, &write, sent(3 << 10)).await.err().unwrap();
+            format!("{} {}", status.code(), status.message)
+        };
+        let share = "429 bodies of writes of \"jane\" take all 0 MiB that one user may have";
+        assert_eq!(refused(&jane).await, share);
+        assert_eq!(refused(&joe).await, "429 bodies of writes take all 0 MiB that this server has for them");
+        assert!(with_whole_body(&room, &joe, &write, sent(2 << 10)).await.is_ok());
         drop(one);
-        assert!(with_whole_body(&room, &write, sent(3 << 10)).await.is_ok());
+        assert!(with_whole_body(&room, &jane, &write, sent(3 << 10)).await.is_ok());
     }
 
     #[test]
@@ -445,9 +471,9 @@ mod tests {
     async fn a_body_that_never_comes_is_given_up() {
         let request = || Request::new(stream(futures::stream::pending()));
         let (write, _) = target(&Method::POST, "/api/v1/namespaces/a/configmaps");
-        let room = Semaphore::new(MAX_BODY >> 10);
-        assert_eq!(with_whole_body(&room, &write, request()).await.err().unwrap().code(), 504);
+        let (room, jane) = (Shares::new(MAX_BODY >> 10, MAX_BODY >> 10), UserInfo::new("jane", &[]));
+        assert_eq!(with_whole_body(&room, &jane, &write, request()).await.err().unwrap().code(), 504);
         let (exec, _) = target(&Method::POST, "/api/v1/namespaces/a/pods/b/exec");
-        assert!(with_whole_body(&room, &exec, request()).await.is_ok(), "it is not read here");
+        assert!(with_whole_body(&room, &jane, &exec, request()).await.is_ok(), "it is not read here");
     }
 }

@@ -27,6 +27,33 @@ async fn a_slow_body_holds_nobodys_seat() {
     assert!(api.server.core().fairness.load().iter().all(|(_, executing, _)| *executing == 0));
 }
 
+#[tokio::test]
+async fn slow_bodies_of_one_leave_room_for_others() {
+    let api = Api::new().await;
+    let jane = api.as_user("jane", &["system:masters"]);
+    let body = || StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+    let mut service = jane.server.in_process(jane.user.clone());
+    let uploads: Vec<_> = (0..100)
+        .map(|_| {
+            let request = Request::post(CONFIG_MAPS).header("content-type", "application/json").body(body());
+            let mut answer = service.call(request.unwrap());
+            ((&mut answer).now_or_never().map(|answer| answer.unwrap().status().as_u16()), answer)
+        })
+        .collect();
+    // 3 MiB each, as nobody knows how long they become: 42 in 128 MiB.
+    let waiting = uploads.iter().filter(|(answered, _)| answered.is_none()).count();
+    assert_eq!((waiting, uploads[99].0), (42, Some(429)));
+    // What is small goes on until the share is full, and others have theirs.
+    let object = |name: &str| json!({"metadata": {"name": name}});
+    assert_eq!(api.post(CONFIG_MAPS, &object("a")).await.code, 201);
+    let headers = [("content-type", "application/json"), ("content-length", "3145728")];
+    let refused = jane.send(http::Method::POST, CONFIG_MAPS, &headers, object("b").to_string()).await;
+    let expect = "429 TooManyRequests bodies of writes of \"jane\" take all 128 MiB that one user may have";
+    assert_eq!(refused.failure(), expect);
+    drop(uploads);
+    assert_eq!(jane.post(CONFIG_MAPS, &object("b")).await.code, 201);
+}
+
 /// A store that at some point stops answering writes.
 #[derive(Default)]
 struct Stalls {
