@@ -58,12 +58,23 @@ pub fn apply(doc: &mut Value, patch: &Value) -> Result<(), JsonPatchError> {
         if reaches(&patched, operation) > MAX_DEPTH {
             return Err(JsonPatchError::TooDeep { index });
         }
+        if finds_nothing(&patched, operation) {
+            continue;
+        }
         json_patch::patch_unsafe(&mut patched, std::slice::from_ref(operation)).map_err(|e| {
             JsonPatchError::DoesNotApply { index, operation: describe(operation), reason: reason(&e.kind, operation) }
         })?;
     }
     *doc = patched;
     Ok(())
+}
+
+/// A test for null also holds where there is no such member, as in Kubernetes: so do clients ask for "no finalizers yet".
+fn finds_nothing(doc: &Value, operation: &PatchOperation) -> bool {
+    let PatchOperation::Test(test) = operation else { return false };
+    let Some((parent, member)) = test.path.split_back() else { return false };
+    let object = doc.pointer(parent.as_str()).and_then(Value::as_object);
+    test.value.is_null() && object.is_some_and(|object| !object.contains_key(member.decoded().as_ref()))
 }
 
 /// The deepest level of what the operation would put into the document.
@@ -156,6 +167,22 @@ mod tests {
             ]),
             json!({"a": {"x": 1}, "b": {"x": 2}}),
         );
+    }
+
+    #[test]
+    fn a_test_for_null_holds_where_nothing_is() {
+        let check = |path: &str, value: Value, holds: bool| {
+            let doc = json!({"meta": {"null": null, "a/b": 1}, "list": []});
+            let test = json!([{"op": "test", "path": path, "value": value}]);
+            assert_eq!(patched(doc, test).is_ok(), holds, "{path} {value}");
+        };
+        check("/meta/finalizers", json!(null), true);
+        check("/meta/null", json!(null), true);
+        check("/meta/a~1b", json!(null), false);
+        check("/meta/finalizers", json!([]), false);
+        check("/nothing/finalizers", json!(null), false);
+        check("/list/0", json!(null), false);
+        check("", json!(null), false);
     }
 
     #[test]
