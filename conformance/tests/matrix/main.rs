@@ -6,6 +6,8 @@ mod access;
 mod helm;
 mod libraries;
 mod objects;
+mod operators;
+mod rust;
 mod streams;
 mod workloads;
 
@@ -29,6 +31,8 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(helm::an_operator),
         case!(libraries::python_client),
         case!(libraries::typescript_client),
+        case!(rust::rust_client),
+        case!(rust::rust_controller),
     ];
     let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.log_tail(30)));
     cluster.down()?;
