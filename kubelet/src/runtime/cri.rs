@@ -15,7 +15,7 @@ use super::v1::image_service_client::ImageServiceClient;
 use super::v1::runtime_service_client::RuntimeServiceClient;
 use super::{
     ContainerSeen, ExecOutput, Hint, ImageSeen, Result, Runtime, RuntimeError, RuntimeHealth, RuntimeVersion,
-    SandboxSeen, Streams, UsageSeen, convert, v1,
+    SandboxSeen, Streams, UsageSeen, convert, process, v1,
 };
 
 const SHORT: Duration = Duration::from_secs(20);
@@ -132,6 +132,13 @@ impl Runtime for CriRuntime {
         let request = within(SHORT, v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: false });
         let answer = self.rt().container_status(request).await.map_err(failure)?.into_inner();
         answer.status.map(convert::container_status).ok_or_else(|| RuntimeError::Failed("no status".into()))
+    }
+
+    async fn lives(&self, id: &str) -> Result<bool> {
+        let request = within(SHORT, v1::ContainerStatusRequest { container_id: id.to_owned(), verbose: true });
+        let answer = self.rt().container_status(request).await.map_err(failure)?.into_inner();
+        let running = answer.status.is_some_and(|s| s.state == v1::ContainerState::ContainerRunning as i32);
+        Ok(running && process::named(&answer.info).is_none_or(process::lives))
     }
 
     async fn run_sandbox(&self, config: v1::PodSandboxConfig) -> Result<String> {

@@ -149,6 +149,9 @@ impl Runtime for FakeRuntime {
     async fn container_status(&self, id: &str) -> Result<ContainerSeen> {
         self.with("", |i| i.containers.get(id).cloned().map_or_else(|| missing("container"), Ok))
     }
+    async fn lives(&self, id: &str) -> Result<bool> {
+        Ok(self.container_status(id).await?.state == RunState::Running)
+    }
     async fn run_sandbox(&self, config: v1::PodSandboxConfig) -> Result<String> {
         let created_at_ns = self.now_ns();
         let meta = config.metadata.unwrap_or_default();

@@ -6,6 +6,7 @@
 pub mod convert;
 pub mod cri;
 pub mod fake;
+mod process;
 
 use async_trait::async_trait;
 use gantry_apimachinery::time::Timestamp;
@@ -172,6 +173,8 @@ pub trait Runtime: Send + Sync + 'static {
     async fn list_containers(&self) -> Result<Vec<ContainerSeen>>;
     async fn sandbox_status(&self, id: &str) -> Result<SandboxSeen>;
     async fn container_status(&self, id: &str) -> Result<ContainerSeen>;
+    /// Whether the container runs at this very moment. Its state may say `Running` some time after its process has ended.
+    async fn lives(&self, id: &str) -> Result<bool>;
 
     async fn run_sandbox(&self, config: v1::PodSandboxConfig) -> Result<String>;
     async fn stop_sandbox(&self, id: &str) -> Result<()>;

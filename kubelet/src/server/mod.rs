@@ -116,7 +116,7 @@ async fn route(shared: Arc<Shared>, request: Request<Incoming>, allowed: bool) -
             Err(answer) => answer,
         },
         (_, ["attach", ns, pod, container]) => match container_id(&shared, ns, pod, container) {
-            Ok(id) => stream::proxy(shared.runtime.attach_url(&id, query.streams()).await, request).await,
+            Ok(id) => attach(&shared, &id, container, &query, request).await,
             Err(answer) => answer,
         },
         (_, ["portForward", ns, pod]) => match shared.views.find(ns, pod, None) {
@@ -134,6 +134,17 @@ async fn route(shared: Arc<Shared>, request: Request<Incoming>, allowed: bool) -
             }
         }
         _ => text(StatusCode::NOT_FOUND, "404 page not found"),
+    }
+}
+
+/// A runtime takes an attach for some time after the container's end, and ends it as if all had been said. The client has to
+/// hear that it came too late: kubectl then reads the log.
+async fn attach(shared: &Shared, id: &str, container: &str, query: &Query, request: Request<Incoming>) -> Answer {
+    let url = shared.runtime.attach_url(id, query.streams()).await;
+    match shared.runtime.lives(id).await {
+        Ok(true) => stream::proxy(url, request).await,
+        Ok(false) => text(StatusCode::BAD_REQUEST, format!("container {container:?} is not running")),
+        Err(e) => stream::proxy(Err(e), request).await,
     }
 }
 
