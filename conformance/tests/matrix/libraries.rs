@@ -1,9 +1,10 @@
 //! Client libraries that are programs of their own: Python and TypeScript. Each gets a namespace with a Ready pod
-//! `server`, and says `ok` in its last line.
+//! `server`, and says `ok` in its last line; each operator is watched by kubectl.
 
+use crate::operators::{self, SOON};
 use crate::workloads::IMAGE;
 use anyhow::ensure;
-use gantry_conformance::{Background, Cluster, Kubectl, tools};
+use gantry_conformance::{Background, Cluster, Kubectl, tools, wait_for};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -42,6 +43,38 @@ fn says_ok(cluster: &Cluster, name: &str, command: &mut Command) -> anyhow::Resu
 pub fn python_client(cluster: &Cluster) -> anyhow::Result<()> {
     let mut command = Command::new(tools::python()?);
     says_ok(cluster, "python", command.arg(source("python/client.py")).arg("python"))
+}
+
+pub fn python_operator_on_kopf(cluster: &Cluster) -> anyhow::Result<()> {
+    let mut command = Command::new(tools::python()?);
+    command.args(["-m", "kopf", "run", "--quiet", "--standalone", "--namespace=kopf"]);
+    operates(cluster, "kopf", command.arg(source("python/greeter.py")), |kubectl| {
+        operators::greets(kubectl)?;
+        let status = |path: &str| kubectl.path(&["greeting", "first"], path);
+        wait_for("the results of the handlers and the timer", SOON, || {
+            ensure!(status(".status.create.child")? == "first", "status.create is {}", status(".status")?);
+            // A handler of a field is named after both.
+            let update = status(r".status.update/spec\.text")?;
+            ensure!(update == r#"{"from":"hello","to":"bye"}"#, "status.update is {}", status(".status")?);
+            ensure!(status(".status.ticks")? == "3", "the timer said {}", status(".status.ticks")?);
+            Ok(())
+        })?;
+        operators::goes(kubectl)
+    })
+}
+
+/// Runs an operator while `watched` looks at what it does; what it said explains a failure.
+fn operates(
+    cluster: &Cluster,
+    name: &str,
+    command: &mut Command,
+    watched: impl FnOnce(&Kubectl) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    with_server(cluster, name, |kubectl| {
+        command.env("KUBECONFIG", cluster.data_dir().join("kubeconfig"));
+        let mut operator = Background::start(command)?;
+        watched(kubectl).map_err(|error| error.context(operator.said()))
+    })
 }
 
 pub fn typescript_client(cluster: &Cluster) -> anyhow::Result<()> {

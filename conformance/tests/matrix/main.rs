@@ -30,6 +30,7 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(helm::a_database),
         case!(helm::an_operator),
         case!(libraries::python_client),
+        case!(libraries::python_operator_on_kopf),
         case!(libraries::typescript_client),
         case!(rust::rust_client),
         case!(rust::rust_controller),
