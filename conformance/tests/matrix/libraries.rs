@@ -1,4 +1,4 @@
-//! Client libraries that are programs of their own: Python and TypeScript. Each gets a namespace with a Ready pod
+//! Client libraries that are programs of their own: Python, TypeScript and Go. Each gets a namespace with a Ready pod
 //! `server`, and says `ok` in its last line; each operator is watched by kubectl.
 
 use crate::operators::{self, SOON};
@@ -80,4 +80,30 @@ fn operates(
 pub fn typescript_client(cluster: &Cluster) -> anyhow::Result<()> {
     let program = tools::tool("typescript/client.js")?;
     says_ok(cluster, "typescript", Command::new("node").arg(program).arg("typescript"))
+}
+
+pub fn go_client(cluster: &Cluster) -> anyhow::Result<()> {
+    let Some(program) = go()? else { return Ok(()) };
+    says_ok(cluster, "go", Command::new(program).args(["inform", "go"]))
+}
+
+pub fn go_manager(cluster: &Cluster) -> anyhow::Result<()> {
+    let Some(program) = go()? else { return Ok(()) };
+    operates(cluster, "go-manager", Command::new(program).args(["operate", "go-manager"]), |kubectl| {
+        operators::greets(kubectl)?;
+        operators::heals(kubectl)?;
+        operators::says(kubectl, &["greeting", "first"], ".status.said", "bye")?;
+        let leader = kubectl.path(&["lease", "greeter"], ".spec.holderIdentity")?;
+        ensure!(!leader.is_empty(), "nobody leads");
+        operators::goes(kubectl)
+    })
+}
+
+/// The Go program, or `None` where its modules could not be had: then these cases show nothing, and say so.
+fn go() -> anyhow::Result<Option<PathBuf>> {
+    if let Ok(why) = tools::tool("go/unreachable") {
+        eprintln!("NOT RUN: the Go clients, {}", std::fs::read_to_string(why)?.trim());
+        return Ok(None);
+    }
+    tools::tool("go/client").map(Some)
 }

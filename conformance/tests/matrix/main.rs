@@ -32,6 +32,8 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(libraries::python_client),
         case!(libraries::python_operator_on_kopf),
         case!(libraries::typescript_client),
+        case!(libraries::go_client),
+        case!(libraries::go_manager),
         case!(rust::rust_client),
         case!(rust::rust_controller),
     ];
