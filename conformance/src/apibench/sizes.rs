@@ -28,7 +28,7 @@ pub struct Sizes {
 impl Sizes {
     pub const FULL: Self = Self {
         writes: 20_000,
-        events: 10_000,
+        events: 40_960,
         burst: 30_000,
         watchers: 10_000,
         watcher_connections: 100,
@@ -46,7 +46,7 @@ impl Sizes {
 
     pub const QUICK: Self = Self {
         writes: 600,
-        events: 300,
+        events: 512,
         burst: 600,
         watchers: 300,
         watcher_connections: 10,
