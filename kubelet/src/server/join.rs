@@ -124,10 +124,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_is_waited_for_for_ever() {
         // Silence on both sides.
-        ended_after(IDLE + FAREWELL, async |_, _| {}).await;
+        ended_after(IDLE + 2 * FAREWELL, async |_, _| {}).await;
         // One said that it is done, the other goes on and says nothing.
-        ended_after(HALF + FAREWELL, async |one, _| one.shutdown().await.unwrap()).await;
+        ended_after(HALF + 2 * FAREWELL, async |one, _| one.shutdown().await.unwrap()).await;
         // More than fits is said to who reads nothing.
-        ended_after(STALLED + FAREWELL, async |_, other| other.write_all(&[b'x'; 150]).await.unwrap()).await;
+        ended_after(STALLED + 2 * FAREWELL, async |_, other| other.write_all(&[b'x'; 150]).await.unwrap()).await;
     }
 }
