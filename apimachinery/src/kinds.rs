@@ -20,6 +20,7 @@ pub enum StoreGroup {
 
 /// One kind of one group and version.
 #[derive(Debug, Eq, Hash)]
+#[expect(clippy::derived_hash_with_manual_eq, reason = "the same fields count for being equal, in another order")]
 pub struct Kind {
     /// Empty for the core group.
     pub group: &'static str,
@@ -37,7 +38,6 @@ pub struct Kind {
 }
 
 // Nearly always the answer is found in where they are, or in the first of these.
-#[expect(clippy::derived_hash_with_manual_eq, reason = "the same fields count, in another order")]
 impl PartialEq for Kind {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
