@@ -59,7 +59,7 @@ async fn start(
     };
     let of_container = container::config(inputs, &machine)?;
     std::fs::create_dir_all(Path::new(&of_sandbox.log_directory).join("c"))?;
-    let id = runtime.run_sandbox(of_sandbox.clone()).await?;
+    let id = runtime.run_sandbox(of_sandbox.clone(), "").await?;
     let created = runtime.create_container(&id, of_container, of_sandbox).await?;
     runtime.start_container(&created).await?;
     Ok(id)

@@ -10,6 +10,7 @@ mod node_restriction;
 mod pod_security;
 mod policies;
 mod priority;
+mod runtime_class;
 mod service_account;
 mod tolerations;
 mod webhooks;
@@ -78,6 +79,7 @@ pub fn built_in() -> Vec<Box<dyn Admission>> {
         Box::new(priority::Priority),
         Box::new(tolerations::DefaultTolerationSeconds),
         Box::new(default_class::DefaultClass),
+        Box::new(runtime_class::RuntimeClass),
         Box::new(limit_ranger::LimitRanger),
         Box::new(pod_security::PodSecurity),
         Box::new(certificates::Certificates),

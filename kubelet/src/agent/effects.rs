@@ -149,7 +149,11 @@ impl Job {
 
     async fn run_sandbox(&self, attempt: u32) -> Result<crate::runtime::SandboxSeen, RuntimeError> {
         let config = sandbox::config(&self.pod, attempt, &self.shared.machine(), &self.shared.config);
-        let id = self.shared.runtime.run_sandbox(config).await?;
+        let handler = match self.pod.spec.runtime_class_name.as_deref().unwrap_or_default() {
+            "" => String::new(),
+            class => as_objects(&self.shared).handler(class).await.map_err(RuntimeError::Failed)?,
+        };
+        let id = self.shared.runtime.run_sandbox(config, &handler).await?;
         self.shared.runtime.sandbox_status(&id).await
     }
 

@@ -1,4 +1,5 @@
-//! ConfigMaps, Secrets and tokens that this machine's pods use: one watch per object, begun on first use.
+//! ConfigMaps, Secrets and tokens that this machine's pods use: one watch per object, begun on first use. RuntimeClasses are read
+//! when a sandbox is made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Message;
 use crate::api::Pod;
-use crate::api::objects::{ConfigMap, Secret, TokenRequest};
+use crate::api::objects::{ConfigMap, RuntimeClass, Secret, TokenRequest};
 use crate::api::volume::TokenSource;
 use crate::checkpoint::Checkpoints;
 use crate::volumes::Objects;
@@ -116,6 +117,33 @@ fn file(ns: &str, name: &str) -> String {
     format!("configmap_{ns}_{name}")
 }
 
+/// Where a RuntimeClass is remembered.
+fn class_file(name: &str) -> String {
+    format!("runtimeclass_{name}")
+}
+
+/// What runs a class' pods, by what the API says now; with no control plane, by what it said last.
+fn settle_handler(
+    checkpoints: &Checkpoints,
+    name: &str,
+    answer: Result<Option<RuntimeClass>, String>,
+) -> Result<String, String> {
+    let file = class_file(name);
+    match answer {
+        Ok(Some(class)) => {
+            if let Err(e) = checkpoints.save(&file, &class) {
+                tracing::warn!(%e, name, "a RuntimeClass could not be remembered");
+            }
+            Ok(class.handler)
+        }
+        Ok(None) => Err(format!("RuntimeClass {name:?} not found")),
+        Err(e) => match checkpoints.load::<RuntimeClass>(&file).ok().flatten() {
+            Some(class) if class.metadata.name == name => Ok(class.handler),
+            _ => Err(e),
+        },
+    }
+}
+
 fn remember(checkpoints: &Checkpoints, map: &ConfigMap) {
     let (ns, name) = (&map.metadata.namespace, &map.metadata.name);
     if let Err(e) = checkpoints.save(&file(ns, name), map) {
@@ -145,6 +173,17 @@ impl Objects for ApiObjects {
 
     async fn secret(&self, ns: &str, name: &str) -> Result<Option<Arc<Secret>>, String> {
         self.get(&kinds::SECRET, &self.secrets, ns, name).await
+    }
+
+    async fn handler(&self, class: &str) -> Result<String, String> {
+        let call = self.client.get::<RuntimeClass>(&kinds::RUNTIME_CLASS, "", class);
+        let answer = match tokio::time::timeout(PATIENCE, call).await {
+            Ok(Ok(found)) => Ok(Some(found)),
+            Ok(Err(e)) if e.is_not_found() => Ok(None),
+            Ok(Err(e)) => Err(e.chain()),
+            Err(_) => Err("timed out".to_owned()),
+        };
+        settle_handler(&self.checkpoints, class, answer).map_err(|why| format!("failed to get sandbox runtime: {why}"))
     }
 
     async fn token(&self, pod: &Pod, source: &TokenSource) -> Result<(String, Option<Timestamp>), String> {
@@ -183,6 +222,23 @@ mod tests {
 
     fn map(ns: &str, name: &str) -> ConfigMap {
         serde_json::from_value(json!({"metadata": {"namespace": ns, "name": name}, "data": {"of": ns}})).unwrap()
+    }
+
+    #[test]
+    fn a_class_is_what_the_api_says_or_said_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::open(dir.path()).unwrap();
+        let settled = |name: &str, answer| settle_handler(&checkpoints, name, answer);
+        fn away<T>() -> Result<T, String> {
+            Err("away".to_owned())
+        }
+        assert_eq!(settled("a", away()), away());
+        let class: RuntimeClass = serde_json::from_value(json!({"metadata": {"name": "a"}, "handler": "h"})).unwrap();
+        assert_eq!(settled("a", Ok(Some(class))), Ok("h".to_owned()));
+        assert_eq!(settled("a", away()), Ok("h".to_owned()));
+        assert_eq!(settled("b", away()), away());
+        // Who is sure that it is gone runs nothing by it.
+        assert_eq!(settled("a", Ok(None)), Err("RuntimeClass \"a\" not found".to_owned()));
     }
 
     #[test]

@@ -36,6 +36,20 @@ impl Object for Secret {
     }
 }
 
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeClass {
+    pub metadata: ObjectMeta,
+    /// What the container runtime calls it.
+    pub handler: String,
+}
+
+impl Object for RuntimeClass {
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
+
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TokenRequest {

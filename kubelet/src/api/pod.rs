@@ -77,6 +77,7 @@ pub struct PodSpec {
     pub priority_class_name: Option<String>,
     pub readiness_gates: Vec<ReadinessGate>,
     pub overhead: BTreeMap<String, Quantity>,
+    pub runtime_class_name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -141,8 +141,8 @@ impl Runtime for CriRuntime {
         Ok(running && process::named(&answer.info).is_none_or(process::lives))
     }
 
-    async fn run_sandbox(&self, config: v1::PodSandboxConfig) -> Result<String> {
-        let message = v1::RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
+    async fn run_sandbox(&self, config: v1::PodSandboxConfig, handler: &str) -> Result<String> {
+        let message = v1::RunPodSandboxRequest { config: Some(config), runtime_handler: handler.to_owned() };
         let answer = self.rt().run_pod_sandbox(within(SANDBOX, message)).await.map_err(failure)?;
         Ok(answer.into_inner().pod_sandbox_id)
     }

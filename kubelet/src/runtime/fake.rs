@@ -152,10 +152,11 @@ impl Runtime for FakeRuntime {
     async fn lives(&self, id: &str) -> Result<bool> {
         Ok(self.container_status(id).await?.state == RunState::Running)
     }
-    async fn run_sandbox(&self, config: v1::PodSandboxConfig) -> Result<String> {
+    async fn run_sandbox(&self, config: v1::PodSandboxConfig, handler: &str) -> Result<String> {
         let created_at_ns = self.now_ns();
         let meta = config.metadata.unwrap_or_default();
-        self.with(&format!("run_sandbox {} {}", meta.name, meta.attempt), |i| {
+        let by = if handler.is_empty() { String::new() } else { format!(" by {handler}") };
+        self.with(&format!("run_sandbox {} {}{by}", meta.name, meta.attempt), |i| {
             let id = i.id("s");
             let ips = vec![format!("10.0.{}.{}", i.next / 250, i.next % 250 + 2)];
             let get = |key: &str| config.labels.get(key).cloned().unwrap_or_default();

@@ -176,7 +176,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// Whether the container runs at this very moment. Its state may say `Running` some time after its process has ended.
     async fn lives(&self, id: &str) -> Result<bool>;
 
-    async fn run_sandbox(&self, config: v1::PodSandboxConfig) -> Result<String>;
+    /// `handler`: which of the runtime's configurations runs it; empty for its usual one.
+    async fn run_sandbox(&self, config: v1::PodSandboxConfig, handler: &str) -> Result<String>;
     async fn stop_sandbox(&self, id: &str) -> Result<()>;
     async fn remove_sandbox(&self, id: &str) -> Result<()>;
 

@@ -37,6 +37,8 @@ pub trait Objects: Send + Sync + 'static {
     /// `Ok(None)` when it surely does not exist.
     async fn config_map(&self, ns: &str, name: &str) -> Result<Option<Arc<ConfigMap>>, String>;
     async fn secret(&self, ns: &str, name: &str) -> Result<Option<Arc<Secret>>, String>;
+    /// What the runtime calls the configuration that a RuntimeClass stands for.
+    async fn handler(&self, class: &str) -> Result<String, String>;
     /// A token of the pod's service account, and when it ends.
     async fn token(&self, pod: &Pod, source: &TokenSource) -> Result<(String, Option<Timestamp>), String>;
 }

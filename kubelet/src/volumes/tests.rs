@@ -163,6 +163,9 @@ impl Objects for Slow {
     async fn secret(&self, _: &str, _: &str) -> Result<Option<Arc<Secret>>, String> {
         Ok(None)
     }
+    async fn handler(&self, _: &str) -> Result<String, String> {
+        Err("no classes here".into())
+    }
     async fn token(&self, _: &Pod, _: &TokenSource) -> Result<(String, Option<Timestamp>), String> {
         Err("no tokens here".into())
     }

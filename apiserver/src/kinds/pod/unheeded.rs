@@ -55,11 +55,6 @@ pub fn in_template(spec: &Value, path: &str) -> Vec<String> {
 
 fn refused(spec: &Value, path: &str) -> Refused {
     let mut all = Refused::new();
-    let class = str_at(spec, "runtimeClassName");
-    if !class.is_empty() {
-        let why = format!("pod rejected: RuntimeClass {class:?} not found");
-        all.push((format!("{path}.runtimeClassName"), why));
-    }
     if spec["hostUsers"] == false {
         refuse_field("hostUsers", path, &mut all);
     }
@@ -173,13 +168,11 @@ mod tests {
             json!({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}, {"nfs": {"server": "s", "path": "/"}}]}),
             &["volumes[0].persistentVolumeClaim", "volumes[1].nfs"],
         );
-        let class = texts(&json!({"runtimeClassName": "gvisor"}));
-        assert_eq!(class, ["spec.runtimeClassName: pod rejected: RuntimeClass \"gvisor\" not found"]);
     }
 
     #[test]
     fn what_agents_act_on_or_do_anyway_is_accepted() {
-        let spec = json!({"hostUsers": true, "runtimeClassName": "", "resources": {}, "resourceClaims": [],
+        let spec = json!({"hostUsers": true, "runtimeClassName": "gvisor", "resources": {}, "resourceClaims": [],
             "securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}, "supplementalGroupsPolicy": "Merge",
                 "seLinuxOptions": {}},
             "initContainers": [{"restartPolicy": "Always"}],
