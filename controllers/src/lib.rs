@@ -25,6 +25,7 @@ mod root_ca;
 mod service_account;
 mod taint_eviction;
 
+mod storage_protection;
 #[cfg(test)]
 mod sim;
 
@@ -109,6 +110,7 @@ const CONTROLLERS: &[Start] = &[
     |env, cancel| Box::pin(drive::<pod_gc::PodGc>(env, cancel)),
 ];
 
+    |env, cancel| Box::pin(drive::<storage_protection::StorageProtection>(env, cancel)),
 /// Runs all controllers until cancelled; with leader election, whenever this instance leads.
 ///
 /// # Errors

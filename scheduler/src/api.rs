@@ -52,7 +52,10 @@ projection! {
         affinity: Affinity,
         tolerations: Vec<Toleration>,
         topology_spread_constraints: Vec<SpreadConstraint>,
+        volumes: Vec<Volume>,
     }
+    Volume { persistent_volume_claim: Option<Claim>, }
+    Claim { claim_name: String, }
     PodStatus { phase: String, conditions: Vec<Condition>, nominated_node_name: String, start_time: Option<Timestamp>, }
     Named { name: String, }
     Condition {

@@ -47,6 +47,7 @@ fn headline(reason: &Reason) -> String {
         Reason::ExistingAntiAffinity => "with pods whose anti-affinity avoids it".to_owned(),
         Reason::Skew(key) => format!("where topology spread over {key} would be too uneven"),
         Reason::NoDomain(key) => format!("without label {key} that topology spread needs"),
+        Reason::Claim(name) => format!("that cannot mount PersistentVolumeClaim {name} yet"),
         Reason::Unregistered => "not registered yet".to_owned(),
         Reason::CatchingUp => "whose state is still arriving".to_owned(),
     }

@@ -86,6 +86,8 @@ pub struct PodInfo {
     pub requests: Resources,
     pub ports: Vec<HostPort>,
     pub images: Vec<String>,
+    /// The PersistentVolumeClaims that it mounts.
+    pub claims: Vec<String>,
     pub node_selector: BTreeMap<String, String>,
     /// `None`: no demand. Otherwise one of the terms matches.
     pub node_terms: Option<Vec<Term>>,
@@ -126,6 +128,12 @@ impl PodInfo {
             requests: Resources::of_pod(spec),
             ports: host_ports(pod),
             images: spec.containers.iter().map(|c| c.image.clone()).collect(),
+            claims: spec
+                .volumes
+                .iter()
+                .filter_map(|v| v.persistent_volume_claim.as_ref())
+                .map(|c| c.claim_name.clone())
+                .collect(),
             node_selector: spec.node_selector.clone(),
             node_terms: node
                 .required_during_scheduling_ignored_during_execution

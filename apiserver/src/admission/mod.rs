@@ -12,6 +12,7 @@ mod policies;
 mod priority;
 mod runtime_class;
 mod service_account;
+mod storage_in_use;
 mod tolerations;
 mod webhooks;
 
@@ -79,6 +80,7 @@ pub fn built_in() -> Vec<Box<dyn Admission>> {
         Box::new(priority::Priority),
         Box::new(tolerations::DefaultTolerationSeconds),
         Box::new(default_class::DefaultClass),
+        Box::new(storage_in_use::StorageObjectInUse),
         Box::new(runtime_class::RuntimeClass),
         Box::new(limit_ranger::LimitRanger),
         Box::new(pod_security::PodSecurity),

@@ -18,6 +18,7 @@ use crate::objects::{
 use crate::revision::ControllerRevision;
 
 /// The index by controlling owner's uid; objects without one are found under [`orphans`] of their namespace.
+use crate::storage_protection::{PersistentVolume, PersistentVolumeClaim};
 pub const OWNER: &str = "owner";
 
 macro_rules! informers {
@@ -100,6 +101,8 @@ informers! {
     leases: Lease = kinds::LEASE;
     definitions: CustomResourceDefinition = kinds::CUSTOM_RESOURCE_DEFINITION;
 }
+    claims: PersistentVolumeClaim = kinds::PERSISTENT_VOLUME_CLAIM;
+    volumes: PersistentVolume = kinds::PERSISTENT_VOLUME;
 
 /// Takes in what happens to any object.
 pub trait HeaderSink: Fn(&'static Kind, Seen<'_>) + Clone + Send + Sync + 'static {}

@@ -27,9 +27,23 @@ pub struct PodSpec {
     pub containers: Vec<Container>,
     pub init_containers: Vec<Container>,
     pub tolerations: Vec<Toleration>,
+    pub volumes: Vec<Volume>,
     /// The machine that the required affinity pins the pod to by name, as daemon pods have it.
     #[serde(rename = "affinity", deserialize_with = "pinned")]
     pub pinned_to: Option<String>,
+}
+
+/// Of a volume, the claim that it mounts.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    pub persistent_volume_claim: Option<Claim>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Claim {
+    pub claim_name: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -136,6 +150,12 @@ impl Pod {
 
     pub fn node(&self) -> Option<&str> {
         self.spec.node_name.as_deref().filter(|n| !n.is_empty())
+    }
+
+    /// The PersistentVolumeClaims that it mounts.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        let claims = self.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        claims.map(|claim| claim.claim_name.as_str())
     }
 
     pub fn owner(&self) -> Option<&OwnerReference> {

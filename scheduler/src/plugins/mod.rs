@@ -1,6 +1,7 @@
 //! The rules of placement, one folder each, and the one table that lists them. A rule reads the snapshot and the pod; it
 //! never changes either.
 
+pub mod claims;
 pub mod images;
 pub mod machine_state;
 pub mod node_affinity;
@@ -37,6 +38,8 @@ pub enum Reason {
     Skew(String),
     /// The machine has no such label.
     NoDomain(String),
+    /// The PersistentVolumeClaim that no machine mounts.
+    Claim(String),
     /// The machine has no NodeAllocation yet.
     Unregistered,
     /// Changes of this machine are still on their way here.
@@ -72,7 +75,11 @@ impl Reason {
             Reason::Short(_) | Reason::Port(_) | Reason::AntiAffinity | Reason::ExistingAntiAffinity => {
                 Wake::MACHINE.or(Wake::POD_GONE)
             }
-            Reason::Unschedulable | Reason::Taint(_) | Reason::NodeAffinity | Reason::NoDomain(_) => Wake::MACHINE,
+            Reason::Unschedulable
+            | Reason::Taint(_)
+            | Reason::NodeAffinity
+            | Reason::NoDomain(_)
+            | Reason::Claim(_) => Wake::MACHINE,
             Reason::Affinity => Wake::MACHINE.or(Wake::POD_PLACED),
             Reason::Skew(_) => Wake::MACHINE.or(Wake::POD_PLACED).or(Wake::POD_GONE),
             Reason::Unregistered | Reason::CatchingUp => Wake::MACHINE.or(Wake::PROGRESS),
@@ -115,6 +122,7 @@ pub struct Plugin {
 
 /// In the order in which filters are tried: the cheap and the decisive first.
 pub const PLUGINS: &[Plugin] = &[
+    Plugin { name: "Claims", filter: Some(claims::filter), score: None, weight: |_| 0 },
     Plugin { name: "MachineState", filter: Some(machine_state::filter), score: None, weight: |_| 0 },
     Plugin { name: "Unschedulable", filter: Some(unschedulable::filter), score: None, weight: |_| 0 },
     Plugin { name: "Taints", filter: Some(taints::filter), score: Some(taints::score), weight: |_| 3 },

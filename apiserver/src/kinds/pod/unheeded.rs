@@ -9,8 +9,9 @@ use serde_json::Value;
 const NOT_SUPPORTED: &str = "not supported yet";
 /// What a warning says of a field that is kept and has no effect; other kinds say the same.
 pub const NOT_ACTED_UPON: &str = "stored, but not acted upon yet";
-/// The volume sources that agents mount.
-const MOUNTED: [&str; 6] = ["emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"];
+/// The volume sources that agents mount, and the one for which a pod waits.
+const MOUNTED: [&str; 7] = ["emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected", CLAIM];
+const CLAIM: &str = "persistentVolumeClaim";
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// A field's path, and why it is refused.
@@ -34,6 +35,9 @@ pub fn weaker(spec: &Value, path: &str) -> Vec<String> {
     for (position, volume) in items(spec, "volumes").iter().enumerate() {
         if is_given(volume, "emptyDir.sizeLimit") && str_at(volume, "emptyDir.medium") != "Memory" {
             all.push(format!("{path}.volumes[{position}].emptyDir.sizeLimit: {NOT_ACTED_UPON}"));
+        }
+        if is_given(volume, CLAIM) {
+            all.push(format!("{path}.volumes[{position}].{CLAIM}: no volumes are mounted yet; the pod waits"));
         }
     }
     for list in LISTS {
@@ -165,8 +169,8 @@ mod tests {
         );
         check(json!({"volumes": [{"emptyDir": {"medium": "HugePages-2Mi"}}]}), &["volumes[0].emptyDir.medium"]);
         check(
-            json!({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}, {"nfs": {"server": "s", "path": "/"}}]}),
-            &["volumes[0].persistentVolumeClaim", "volumes[1].nfs"],
+            json!({"volumes": [{"ephemeral": {"volumeClaimTemplate": {}}}, {"nfs": {"server": "s", "path": "/"}}]}),
+            &["volumes[0].ephemeral", "volumes[1].nfs"],
         );
     }
 
@@ -185,10 +189,11 @@ mod tests {
 
     #[test]
     fn what_is_weaker_is_said() {
-        let spec = json!({"volumes": [{"emptyDir": {"sizeLimit": "1Gi"}}],
+        let spec = json!({"volumes": [{"emptyDir": {"sizeLimit": "1Gi"}}, {"persistentVolumeClaim": {"claimName": "c"}}],
             "containers": [{"resources": {"limits": {"ephemeral-storage": "1Gi"}}}]});
         let expect = [
             "spec.volumes[0].emptyDir.sizeLimit: stored, but not acted upon yet",
+            "spec.volumes[1].persistentVolumeClaim: no volumes are mounted yet; the pod waits",
             "spec.containers[0].resources.limits[ephemeral-storage]: stored, but not acted upon yet",
         ];
         assert_eq!(weaker(&spec, "spec"), expect);
