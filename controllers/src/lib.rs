@@ -11,6 +11,7 @@ mod status;
 
 mod daemonset;
 mod deployment;
+mod disruption;
 mod endpoints;
 mod endpointslice;
 mod endpointslice_mirroring;
@@ -109,6 +110,7 @@ const CONTROLLERS: &[Start] = &[
     |env, cancel| Box::pin(drive::<endpointslice_mirroring::EndpointSliceMirroring>(env, cancel)),
     |env, cancel| Box::pin(drive::<pod_gc::PodGc>(env, cancel)),
 ];
+    |env, cancel| Box::pin(drive::<disruption::Disruptions>(env, cancel)),
 
     |env, cancel| Box::pin(drive::<storage_protection::StorageProtection>(env, cancel)),
 /// Runs all controllers until cancelled; with leader election, whenever this instance leads.

@@ -22,7 +22,6 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("networking.k8s.io", "ipaddresses", ADDRESSES),
     ("networking.k8s.io", "networkpolicies", "nothing keeps traffic from pods yet"),
     ("networking.k8s.io", "servicecidrs", ADDRESSES),
-    ("policy", "poddisruptionbudgets", CONTROLLER),
     ("resource.k8s.io", "deviceclasses", DEVICES),
     ("resource.k8s.io", "resourceclaims", DEVICES),
     ("resource.k8s.io", "resourceclaimtemplates", DEVICES),

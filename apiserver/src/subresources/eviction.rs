@@ -1,5 +1,7 @@
-//! `POST pods/eviction`. Decides nothing yet but the deletion: disruption budgets are a later kind, and their place is here.
+//! `POST pods/eviction`: a deletion that asks the pod's disruption budget first. Decides what an eviction is; what a budget allows is
+//! `budget`'s.
 
+use super::budget;
 use crate::http::{Outcome, Query};
 use crate::kinds::value::str_at;
 use crate::rest::call::Call;
@@ -12,7 +14,10 @@ pub async fn evict(call: &Call<'_>, body: &Value) -> Outcome<Status> {
         return Err(Status::bad_request("name in URL does not match name in Eviction object").into());
     }
     let options = DeleteOptions::read(body["deleteOptions"].clone(), &Query::default())?;
-    delete(&options.with_dry_run(call), &options).await?;
+    let call = options.with_dry_run(call);
+    let pod = call.live().await?.ok_or_else(|| call.not_found())?;
+    let options = budget::spend(&call, &pod, options).await?;
+    delete(&call, &options).await?;
     let mut status = Status::success(None);
     status.code = 201;
     Ok(status)

@@ -129,3 +129,43 @@ async fn a_delete_that_changes_nothing_asks_the_store_first() {
     api.stores.state.txn(Txn { success: vec![gone], ..Txn::default() }).await.unwrap();
     assert_eq!(api.delete(&path, &json!(null)).await.code, 404);
 }
+
+#[tokio::test]
+async fn an_eviction_asks_the_budget_and_is_counted_once() {
+    const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let api = Api::new().await;
+    for name in ["p", "q"] {
+        bound_pod(&api, name).await;
+        let running = json!({"metadata": {"labels": {"app": "a"}},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        api.patch(MERGE, &format!("{PODS}/{name}"), &running).await.ok();
+        api.patch(MERGE, &format!("{PODS}/{name}/status"), &running).await.ok();
+    }
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}});
+    api.post(BUDGETS, &budget).await.ok();
+    api.get(BUDGETS).await.ok();
+    let evict = |name: &str, options: Value| {
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options});
+        (format!("{PODS}/{name}/eviction"), body)
+    };
+    let dry = json!({"dryRun": ["All"]});
+    let (path, body) = evict("p", dry.clone());
+    assert_eq!(api.post(&path, &body).await.code, 429, "nobody has counted yet");
+    let counted = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 2,
+        "desiredHealthy": 1, "expectedPods": 2}});
+    api.patch(MERGE, &format!("{BUDGETS}/b/status"), &counted).await.ok();
+    api.get(BUDGETS).await.ok();
+    assert_eq!(api.post(&path, &body).await.code, 201);
+    let (path, body) = evict("p", json!({}));
+    assert_eq!(api.post(&path, &body).await.code, 201);
+    let spent = api.get(&format!("{BUDGETS}/b")).await.ok();
+    assert_eq!(spent["status"]["disruptionsAllowed"], 0);
+    assert!(spent["status"]["disruptedPods"]["p"].is_string(), "{spent}");
+    // One that is ending asks nobody, the other has to wait.
+    assert_eq!(api.post(&path, &body).await.code, 201);
+    let (path, body) = evict("q", dry);
+    let refused = api.post(&path, &body).await;
+    let cause = &refused.body["details"]["causes"][0]["reason"];
+    assert_eq!((refused.code, cause), (429, &json!("DisruptionBudget")));
+}

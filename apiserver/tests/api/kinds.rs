@@ -120,6 +120,7 @@ async fn every_kind_is_made_printed_and_deleted() {
         let acted_upon = path.ends_with("podtemplates")
             || path.contains("admissionregistration")
             || path.ends_with("limitranges")
+            || path.ends_with("poddisruptionbudgets")
             || path.ends_with("runtimeclasses")
             || path.ends_with("resourcequotas");
         assert_eq!(told, !acted_upon, "{path}: {:?}", reply.warnings());

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::feeds::{Feeds, Seen};
 use crate::daemonset::DaemonSet;
 use crate::deployment::Deployment;
+use crate::disruption::PodDisruptionBudget;
 use crate::endpoints::Endpoints;
 use crate::job::{self, Job};
 use crate::objects::{
@@ -100,6 +101,7 @@ informers! {
     jobs: Job = kinds::JOB;
     leases: Lease = kinds::LEASE;
     definitions: CustomResourceDefinition = kinds::CUSTOM_RESOURCE_DEFINITION;
+    budgets: PodDisruptionBudget = kinds::POD_DISRUPTION_BUDGET;
 }
     claims: PersistentVolumeClaim = kinds::PERSISTENT_VOLUME_CLAIM;
     volumes: PersistentVolume = kinds::PERSISTENT_VOLUME;
