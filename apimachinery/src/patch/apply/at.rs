@@ -46,9 +46,16 @@ impl<'a> At<'a> {
         }
     }
 
-    /// Whether `name` is a field of a struct, not a key of a map.
-    pub fn is_named_field(self, name: &str) -> bool {
-        self.enter(name).1
+    /// The member, and whether who makes it by an update owns it beside what is in it: a key of a map, and a map or list that may be
+    /// left out. A struct, and a list that must be there, are nobody's, as in Kubernetes, where they are there from the start.
+    pub fn make(self, name: &str) -> (Self, bool) {
+        let (at, named) = self.enter(name);
+        let required = || self.ty.and_then(|ty| ty.field(name)).is_some_and(|field| field.required());
+        (at, !named || at.is_map() || (at.is_associative() && !required()))
+    }
+
+    fn is_map(self) -> bool {
+        !self.atomic && self.ty.is_some_and(|t| t.shape() == Shape::Map)
     }
 
     /// The members, when this is owned member by member.

@@ -52,7 +52,8 @@ pub(super) fn between(old: &Value, new: &Value, at: At<'_>) -> Diff {
             }
         }
         for (name, value) in n.iter().filter(|(name, _)| !o.contains_key(*name)) {
-            diff.attach(&Step::Field(name.clone()), added(value, at.member(name), !at.is_named_field(name)));
+            let (below, owned) = at.make(name);
+            diff.attach(&Step::Field(name.clone()), added(value, below, owned));
         }
     } else if let (Some(o), Some(n)) = (at.as_list(old), at.as_list(new)) {
         let (o, n) = (by_step(o, at), by_step(n, at));
@@ -72,7 +73,7 @@ pub(super) fn between(old: &Value, new: &Value, at: At<'_>) -> Diff {
 }
 
 fn added(value: &Value, at: At<'_>, as_member: bool) -> Diff {
-    let mut set = FieldSet::of(value, at);
+    let mut set = FieldSet::made(value, at);
     set.member |= as_member;
     Diff { changed: set, ..Diff::default() }
 }

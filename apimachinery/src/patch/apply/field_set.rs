@@ -94,8 +94,8 @@ fn json_of(value: &Value, at: At<'_>, listed: bool) -> Value {
     let mut set = Map::new();
     if let Some(map) = at.as_map(value) {
         for (name, value) in map {
-            let (below, named) = at.enter(name);
-            set.insert(field(name), json_of(value, below, !named));
+            let (below, owned) = at.make(name);
+            set.insert(field(name), json_of(value, below, owned));
         }
     } else if let Some(list) = at.as_list(value) {
         for (i, item) in list.iter().enumerate() {
@@ -115,17 +115,30 @@ impl FieldSet {
 
     /// Every field that `value` sets.
     pub(super) fn of(value: &Value, at: At<'_>) -> Self {
+        Self::with(value, at, |at, name| {
+            let (below, named) = at.enter(name);
+            (below, !named)
+        })
+    }
+
+    /// The same for a value that an update makes: its maps and lists are owned too.
+    pub(super) fn made(value: &Value, at: At<'_>) -> Self {
+        Self::with(value, at, At::make)
+    }
+
+    /// `enter` goes into a member of a map or struct, and says whether it is owned beside what is in it.
+    fn with<'a>(value: &Value, at: At<'a>, enter: fn(At<'a>, &str) -> (At<'a>, bool)) -> Self {
         let mut set = Self::default();
         if let Some(map) = at.as_map(value) {
             for (name, v) in map {
-                let (below, named) = at.enter(name);
-                let mut child = Self::of(v, below);
-                child.member |= !named;
+                let (below, is_member) = enter(at, name);
+                let mut child = Self::with(v, below, enter);
+                child.member |= is_member;
                 set.children.insert(Step::Field(name.clone()), child);
             }
         } else if let Some(list) = at.as_list(value) {
             for (i, item) in list.iter().enumerate() {
-                let mut child = Self::of(item, at.items());
+                let mut child = Self::with(item, at.items(), enter);
                 child.member = true;
                 set.children.insert(at.step(i, item), child);
             }
@@ -162,15 +175,15 @@ impl FieldSet {
         Value::Object(map)
     }
 
-    /// What the creator of an object owns of it: `of`, `without_identity` and `to_json` at once, and without these top-level fields.
+    /// What the creator of an object owns of it: `made`, `without_identity` and `to_json` at once, and without these top-level fields.
     pub(super) fn json_of_new(object: &Value, at: At<'_>, ignored: &[&str]) -> Value {
         let mut owned = Map::new();
         for (name, value) in object.as_object().into_iter().flatten() {
             if ignored.contains(&name.as_str()) || IDENTITY.contains(&&[name.as_str()][..]) {
                 continue;
             }
-            let (below, named) = at.enter(name);
-            let mut fields = json_of(value, below, !named);
+            let (below, listed) = at.make(name);
+            let mut fields = json_of(value, below, listed);
             if name == "metadata"
                 && let Some(fields) = fields.as_object_mut()
             {

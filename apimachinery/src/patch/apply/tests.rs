@@ -232,6 +232,34 @@ fn an_update_owns_what_it_changed() {
 }
 
 #[test]
+fn who_makes_a_map_or_list_by_an_update_owns_it() {
+    let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "labels": {"l": "1"}},
+        "spec": {"strategy": {"type": "Recreate"}, "template": {"spec": {
+            "containers": [{"name": "a", "ports": [{"containerPort": 80}], "resources": {"limits": {"cpu": "1"}}}],
+            "volumes": [{"name": "v", "emptyDir": {}}]}}}});
+    let expect = json!({
+        "f:metadata": {"f:labels": {".": {}, "f:l": {}}},
+        "f:spec": {"f:strategy": {"f:type": {}}, "f:template": {"f:spec": {
+            "f:containers": {"k:{\"name\":\"a\"}": {".": {}, "f:name": {}, "f:resources": {"f:limits": {".": {}, "f:cpu": {}}},
+                "f:ports": {".": {}, "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}}}},
+            "f:volumes": {".": {}, "k:{\"name\":\"v\"}": {".": {}, "f:name": {}, "f:emptyDir": {}}}}}},
+    });
+    let made = update(None, &object, "u", 1);
+    assert_eq!(owners(&made), json!({"u/Update": expect}));
+    // What another adds to a map is only its keys, and the map stays when the keys go.
+    let live = update(None, &config(json!({"a": "1"})), "u", 1);
+    let live = apply(Some(&live), &config(json!({"b": "1"})), "m", 2).unwrap();
+    let both = json!({"m/Apply": {"f:data": {"f:b": {}}}, "u/Update": {"f:data": {".": {}, "f:a": {}}}});
+    assert_eq!(owners(&live), both);
+    let mut less = live.clone();
+    less["data"].as_object_mut().unwrap().remove("a");
+    let live = update(Some(&live), &less, "u", 3);
+    let live = apply(Some(&live), &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}), "m", 4);
+    let live = live.unwrap();
+    assert_eq!((live["data"].clone(), owners(&live)), (json!({}), json!({"u/Update": {"f:data": {}}})));
+}
+
+#[test]
 fn times_alone_are_no_difference() {
     let made = |at| apply(None, &config(json!({"a": "1"})), "m", at).unwrap();
     assert!(equal_but_times(&made(1), &made(2)));
@@ -252,7 +280,7 @@ fn an_entrys_time_is_that_of_its_last_change() {
     let taken = update(Some(&live), &new, "v", 2);
     assert_eq!(
         (owners(&taken)["u/Update"].clone(), time(&taken)),
-        (json!({"f:data": {"f:b": {}}}), json!("1970-01-01T00:00:01Z"))
+        (json!({"f:data": {".": {}, "f:b": {}}}), json!("1970-01-01T00:00:01Z"))
     );
 }
 
@@ -262,7 +290,10 @@ fn managed_fields_can_be_edited_and_reset() {
     let mut edited = live.clone();
     edited["metadata"]["managedFields"][0]["manager"] = json!("kubectl");
     edited["metadata"]["managedFields"][0]["operation"] = json!("Apply");
-    assert_eq!(owners(&update(Some(&live), &edited, "x", 2)), json!({"kubectl/Apply": {"f:data": {"f:a": {}}}}));
+    assert_eq!(
+        owners(&update(Some(&live), &edited, "x", 2)),
+        json!({"kubectl/Apply": {"f:data": {".": {}, "f:a": {}}}})
+    );
     edited["metadata"]["managedFields"] = json!([{}]);
     assert_eq!(owners(&update(Some(&live), &edited, "x", 2)), json!({}));
     edited["metadata"]["managedFields"] = json!([]);
