@@ -21,6 +21,7 @@ mod namespace;
 mod node_ipam;
 mod node_lifecycle;
 mod pod_gc;
+mod policy_status;
 mod replicaset;
 mod root_ca;
 mod service_account;
@@ -110,6 +111,7 @@ const CONTROLLERS: &[Start] = &[
     |env, cancel| Box::pin(drive::<endpointslice_mirroring::EndpointSliceMirroring>(env, cancel)),
     |env, cancel| Box::pin(drive::<pod_gc::PodGc>(env, cancel)),
 ];
+    |env, cancel| Box::pin(drive::<policy_status::PolicyStatus>(env, cancel)),
     |env, cancel| Box::pin(drive::<disruption::Disruptions>(env, cancel)),
 
     |env, cancel| Box::pin(drive::<storage_protection::StorageProtection>(env, cancel)),

@@ -2,6 +2,7 @@
 //! never knows a kind's meaning; what a schema cannot say is a strategy of the API server.
 
 mod build;
+pub mod declare;
 pub mod decode;
 mod table;
 mod types;

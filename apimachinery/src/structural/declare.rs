@@ -104,7 +104,7 @@ fn object(node: &Node, properties: BTreeMap<String, Declared>, resource: bool, t
 }
 
 /// The name under which expressions find a field; `None` if there can be none.
-pub(super) fn escape(name: &str) -> Option<String> {
+pub(crate) fn escape(name: &str) -> Option<String> {
     if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
     }

@@ -29,6 +29,7 @@ mod typed;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use declare::escape;
 pub(crate) use format::{Format, cidr};
 pub(crate) use go::float as go_float;
 

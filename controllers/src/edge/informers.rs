@@ -16,6 +16,7 @@ use crate::objects::{
     ConfigMap, CustomResourceDefinition, EndpointSlice, Lease, Namespace, Node, Pod, ReplicaSet, Service,
     ServiceAccount,
 };
+use crate::policy_status::ValidatingAdmissionPolicy;
 use crate::revision::ControllerRevision;
 
 /// The index by controlling owner's uid; objects without one are found under [`orphans`] of their namespace.
@@ -103,6 +104,7 @@ informers! {
     definitions: CustomResourceDefinition = kinds::CUSTOM_RESOURCE_DEFINITION;
     budgets: PodDisruptionBudget = kinds::POD_DISRUPTION_BUDGET;
 }
+    policies: ValidatingAdmissionPolicy = kinds::VALIDATING_ADMISSION_POLICY;
     claims: PersistentVolumeClaim = kinds::PERSISTENT_VOLUME_CLAIM;
     volumes: PersistentVolume = kinds::PERSISTENT_VOLUME;
 
