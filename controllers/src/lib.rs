@@ -25,9 +25,9 @@ mod policy_status;
 mod replicaset;
 mod root_ca;
 mod service_account;
+mod storage_protection;
 mod taint_eviction;
 
-mod storage_protection;
 #[cfg(test)]
 mod sim;
 
@@ -110,11 +110,11 @@ const CONTROLLERS: &[Start] = &[
     |env, cancel| Box::pin(drive::<endpoints::EndpointsController>(env, cancel)),
     |env, cancel| Box::pin(drive::<endpointslice_mirroring::EndpointSliceMirroring>(env, cancel)),
     |env, cancel| Box::pin(drive::<pod_gc::PodGc>(env, cancel)),
-];
-    |env, cancel| Box::pin(drive::<policy_status::PolicyStatus>(env, cancel)),
     |env, cancel| Box::pin(drive::<disruption::Disruptions>(env, cancel)),
-
+    |env, cancel| Box::pin(drive::<policy_status::PolicyStatus>(env, cancel)),
     |env, cancel| Box::pin(drive::<storage_protection::StorageProtection>(env, cancel)),
+];
+
 /// Runs all controllers until cancelled; with leader election, whenever this instance leads.
 ///
 /// # Errors

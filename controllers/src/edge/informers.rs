@@ -13,14 +13,14 @@ use crate::disruption::PodDisruptionBudget;
 use crate::endpoints::Endpoints;
 use crate::job::{self, Job};
 use crate::objects::{
-    ConfigMap, CustomResourceDefinition, EndpointSlice, Lease, Namespace, Node, Pod, ReplicaSet, Service,
+    ApiService, ConfigMap, CustomResourceDefinition, EndpointSlice, Lease, Namespace, Node, Pod, ReplicaSet, Service,
     ServiceAccount,
 };
 use crate::policy_status::ValidatingAdmissionPolicy;
 use crate::revision::ControllerRevision;
+use crate::storage_protection::{PersistentVolume, PersistentVolumeClaim};
 
 /// The index by controlling owner's uid; objects without one are found under [`orphans`] of their namespace.
-use crate::storage_protection::{PersistentVolume, PersistentVolumeClaim};
 pub const OWNER: &str = "owner";
 
 macro_rules! informers {
@@ -101,12 +101,13 @@ informers! {
     controller_revisions: ControllerRevision = kinds::CONTROLLER_REVISION;
     jobs: Job = kinds::JOB;
     leases: Lease = kinds::LEASE;
-    definitions: CustomResourceDefinition = kinds::CUSTOM_RESOURCE_DEFINITION;
+    api_services: ApiService = kinds::API_SERVICE;
     budgets: PodDisruptionBudget = kinds::POD_DISRUPTION_BUDGET;
-}
-    policies: ValidatingAdmissionPolicy = kinds::VALIDATING_ADMISSION_POLICY;
     claims: PersistentVolumeClaim = kinds::PERSISTENT_VOLUME_CLAIM;
+    policies: ValidatingAdmissionPolicy = kinds::VALIDATING_ADMISSION_POLICY;
     volumes: PersistentVolume = kinds::PERSISTENT_VOLUME;
+    definitions: CustomResourceDefinition = kinds::CUSTOM_RESOURCE_DEFINITION;
+}
 
 /// Takes in what happens to any object.
 pub trait HeaderSink: Fn(&'static Kind, Seen<'_>) + Clone + Send + Sync + 'static {}

@@ -18,6 +18,8 @@ const FINALIZER: &str = "kubernetes";
 /// How soon to look again while something is going.
 const SOON: Duration = Duration::from_millis(100);
 const WAITING: Duration = Duration::from_secs(2);
+/// The same when only groups that do not answer hold it: a change of their APIServices wakes it earlier.
+const BLIND: Duration = Duration::from_secs(15);
 
 pub fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
@@ -33,7 +35,11 @@ pub fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
     let pods = observed.remaining.iter().any(|r| *r.kind == kinds::POD && !r.objects.is_empty());
     let now_going = observed.remaining.iter().filter(|r| !pods || *r.kind == kinds::POD);
     let writes: Vec<Write> = now_going.flat_map(delete).collect();
-    plan.requeue_in(if writes.is_empty() { WAITING } else { SOON });
+    plan.requeue_in(match (writes.is_empty(), left) {
+        (false, _) => SOON,
+        (true, 0) => BLIND,
+        (true, _) => WAITING,
+    });
     plan.push_all(writes);
     let mut conditions = namespace.status.conditions.clone();
     explain(observed, now).into_iter().for_each(|condition| replace_condition(&mut conditions, condition));
@@ -75,7 +81,11 @@ fn explain(observed: &Observed, now: Timestamp) -> Vec<Condition> {
     let failures = observed.failures.join("; ");
     let discovery = match observed.failures.is_empty() {
         true => "All resources successfully discovered".to_owned(),
-        false => format!("Discovery failed for some groups, {} failing: {failures}", observed.failures.len()),
+        false => {
+            let count = observed.failures.len();
+            let what = "unable to retrieve the complete list of server APIs";
+            format!("Discovery failed for some groups, {count} failing: {what}: {failures}")
+        }
     };
     let content = match &observed.delete_failure {
         None => "All content successfully deleted, may be waiting on finalization".to_owned(),

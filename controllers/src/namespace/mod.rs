@@ -1,6 +1,7 @@
 //! Empties namespaces that are being deleted, and lets them go.
 
 mod core;
+mod remote;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -17,7 +18,7 @@ use gantry_client::{ApiError, Client, List, ListOptions};
 use types::{Observed, Remaining};
 
 use crate::edge::{Controller, Env, Feeds, Key, Memory};
-use crate::objects::{Namespace, Pod};
+use crate::objects::{ApiService, Namespace, Pod};
 use crate::plan::Plan;
 
 /// Objects of one kind that are deleted in one pass.
@@ -40,6 +41,10 @@ impl Controller for Namespaces {
     fn feed(&self, env: &Arc<Env>, feeds: &mut Feeds) {
         feeds.on_change(&env.informers.namespaces, |_, new: Option<&Namespace>| {
             new.filter(|ns| ns.is_terminating()).map(|ns| Key::new("", ns.name())).into_iter().collect()
+        });
+        let terminating = env.clone();
+        feeds.on_change(&env.informers.api_services, move |_: Option<&ApiService>, _: Option<&ApiService>| {
+            Self::keys(&terminating)
         });
         // The rest of a namespace waits for its last pod.
         let env = env.clone();
@@ -74,6 +79,9 @@ impl Controller for Namespaces {
         let kinds = kinds::KINDS.iter().copied().filter(|kind| kind.stored_as() == *kind);
         let kinds = kinds.chain(env.informers.custom_kinds());
         let kinds = kinds.filter(|k| k.namespaced && k.has_verb("list") && k.has_verb("delete"));
+        let (theirs, failures) = remote::kinds(env).await;
+        observed.failures = failures;
+        let kinds = kinds.chain(theirs);
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| list(&env.client, kind, &key.name)).collect();
         let mut results = futures::stream::iter(lists).buffered(CONCURRENCY);
         while let Some((kind, result)) = results.next().await {

@@ -60,6 +60,24 @@ fn pods_go_before_the_rest_and_the_namespace_last() {
 }
 
 #[test]
+fn a_namespace_waits_for_groups_that_do_not_answer() {
+    let mut world = world();
+    world.delete(&kinds::NAMESPACE, "", "ns", None);
+    let failing = |world: &World| {
+        let namespace = (*world.get::<Namespace>(&kinds::NAMESPACE, "", "ns").unwrap()).clone();
+        let failures = vec!["e.com/v1: no answer".to_owned()];
+        reconcile(&Observed { namespace, failures, ..Observed::default() }, world.now)
+    };
+    world.apply(&failing(&world)).unwrap();
+    assert!(failing(&world).is_settled() && failing(&world).requeue > look(&world).requeue);
+    let conditions = world.raw(&kinds::NAMESPACE, "", "ns").unwrap()["status"]["conditions"].clone();
+    let failure = conditions.as_array().unwrap().iter().find(|c| c["type"] == "NamespaceDeletionDiscoveryFailure");
+    let failure = failure.unwrap();
+    assert_eq!((&failure["status"], &failure["reason"]), (&json!("True"), &json!("DiscoveryFailed")));
+    assert!(failure["message"].as_str().unwrap().ends_with("e.com/v1: no answer"), "{failure}");
+}
+
+#[test]
 fn a_finalizer_is_named_and_never_taken_off() {
     let mut world = world();
     world.edit(&kinds::SECRET, "ns", "s", |s| s["metadata"]["finalizers"] = json!(["example.com/hold"]));

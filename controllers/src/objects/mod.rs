@@ -1,6 +1,7 @@
 //! Slim projections of the kinds that several controllers read: only the fields that some controller decides on.
 //! They are read from the API and never written back; writes are patches.
 
+mod api_service;
 mod condition;
 mod definition;
 mod node;
@@ -10,6 +11,7 @@ mod service;
 mod small;
 mod template;
 
+pub use api_service::ApiService;
 pub use condition::{Condition, replace_condition, set_condition};
 pub use definition::CustomResourceDefinition;
 pub use node::{Node, Taint};
