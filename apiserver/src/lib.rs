@@ -32,6 +32,7 @@ pub mod in_process;
 pub mod metrics;
 mod outbound;
 pub mod presence;
+mod process;
 mod proxy;
 pub mod quota;
 pub mod server;

@@ -3,6 +3,7 @@
 
 use crate::core::Core;
 use crate::fairness;
+use crate::process;
 use gantry_store::metrics_text;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -12,17 +13,39 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct RequestLabels {
-    pub verb: String,
-    pub resource: String,
-    pub code: u16,
+/// What tells requests apart: Kubernetes' labels, with its words.
+#[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Labels {
+    pub component: &'static str,
+    pub dry_run: &'static str,
+    pub group: &'static str,
+    pub resource: &'static str,
+    /// `resource`, `namespace` or `cluster`; empty outside the resources.
+    pub scope: &'static str,
+    pub subresource: &'static str,
+    pub verb: &'static str,
+    pub version: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct VerbLabels {
-    pub verb: String,
-    pub resource: String,
+struct Answered {
+    code: u16,
+    #[prometheus(flatten)]
+    asked: Labels,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KindLabels {
+    request_kind: &'static str,
+}
+
+/// A request that is being answered, until it is dropped.
+pub struct InFlight(Gauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -38,8 +61,10 @@ fn seconds() -> Histogram {
 
 pub struct Metrics {
     registry: Registry,
-    requests: Family<RequestLabels, Counter>,
-    durations: Family<VerbLabels, Histogram, fn() -> Histogram>,
+    requests: Family<Answered, Counter>,
+    durations: Family<Labels, Histogram, fn() -> Histogram>,
+    reading: Gauge,
+    writing: Gauge,
     pub audit_events: Counter,
     pub audit_errors: Counter,
     objects: Family<ResourceLabels, Gauge>,
@@ -48,10 +73,14 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn new() -> Self {
+        let in_flight: Family<KindLabels, Gauge> = Family::default();
+        let of = |request_kind| in_flight.get_or_create(&KindLabels { request_kind }).clone();
         let mut metrics = Self {
             registry: Registry::default(),
             requests: Family::default(),
             durations: Family::new_with_constructor(seconds),
+            reading: of("readOnly"),
+            writing: of("mutating"),
             audit_events: Counter::default(),
             audit_errors: Counter::default(),
             objects: Family::default(),
@@ -64,6 +93,7 @@ impl Metrics {
             "Time to the response's head",
             metrics.durations.clone(),
         );
+        registry.register("apiserver_current_inflight_requests", "Requests that are being answered", in_flight);
         registry.register("apiserver_audit_event", "Audit events taken", metrics.audit_events.clone());
         registry.register("apiserver_audit_error", "Audit events lost", metrics.audit_errors.clone());
         registry.register("apiserver_storage_objects", "Objects in the cache", metrics.objects.clone());
@@ -71,12 +101,16 @@ impl Metrics {
         metrics
     }
 
-    pub fn observe(&self, verb: &str, resource: &str, code: u16, elapsed_ms: f64) {
-        let (verb, resource) = (verb.to_owned(), resource.to_owned());
-        self.durations
-            .get_or_create(&VerbLabels { verb: verb.clone(), resource: resource.clone() })
-            .observe(elapsed_ms / 1_000.0);
-        self.requests.get_or_create(&RequestLabels { verb, resource, code }).inc();
+    pub fn observe(&self, asked: Labels, code: u16, elapsed_ms: f64) {
+        self.durations.get_or_create(&asked).observe(elapsed_ms / 1_000.0);
+        self.requests.get_or_create(&Answered { code, asked }).inc();
+    }
+
+    /// Counts a request for as long as it is answered.
+    pub fn begin(&self, reads: bool) -> InFlight {
+        let gauge = if reads { &self.reading } else { &self.writing };
+        gauge.inc();
+        InFlight(gauge.clone())
     }
 
     /// Everything as text, gauges as they are now.
@@ -90,6 +124,7 @@ impl Metrics {
         let members: Vec<_> = core.groups.iter().filter_map(|group| group.store.reading()).collect();
         let mut text = metrics_text(&members);
         text.push_str(&fairness::metrics(&core.fairness));
+        text.push_str(&process::text());
         // Writing into a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text

@@ -14,8 +14,10 @@ use crate::fairness::{Asked, Flow, Rejected, Seat, Work, until_sent, width};
 use crate::http::body::{JSON, MAX_BODY, full, read, respond};
 use crate::http::gzip;
 use crate::http::negotiate::{self, Encoding};
-use crate::http::target::ResourcePath;
+use crate::http::pretty;
+use crate::http::target::{ResourcePath, is_well_escaped};
 use crate::http::{Failure, Outcome, Query, Request, Response, Target, Verb};
+use crate::metrics::Labels;
 use crate::rest::output::{PROTOBUF, message_type};
 use crate::route;
 use crate::shares::{Full, Share, Shares};
@@ -57,11 +59,13 @@ pub async fn handle(core: &Core, peer: &Peer, lifetime: &Lifetime, request: Requ
     let query = Query::parse(request.uri().query());
     let target = Target::parse(request.method(), request.uri().path(), &query);
     let head = request.method() == Method::HEAD;
-    let (verb, resource) = labels(core, &target, request.method());
+    let asked = labels(core, &target, request.method(), &query);
     let encoding = negotiate::output(request.headers()).unwrap_or_default().encoding;
     let remote = core.aggregation.remote(&target);
     let lasts = long_running(&target, &query);
+    let _in_flight = (!lasts).then(|| core.metrics.begin(request.method().is_safe()));
     let compresses = request.method() == Method::GET && remote.is_none() && !lasts && gzip::accepted(request.headers());
+    let pretty = remote.is_none() && !lasts && pretty::wanted(&query, request.headers());
     let id = audit_id(request.headers());
     let (parts, body) = request.into_parts();
     let recorded = |audit: &Arc<_>| Arc::new(Record::new(Arc::clone(audit), &id, &parts, &target, peer.address));
@@ -77,6 +81,9 @@ pub async fn handle(core: &Core, peer: &Peer, lifetime: &Lifetime, request: Requ
         headers.insert("audit-id", id);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if pretty {
+        response = pretty::indented(response);
+    }
     if compresses {
         response = gzip::compressed(response);
     }
@@ -84,25 +91,42 @@ pub async fn handle(core: &Core, peer: &Peer, lifetime: &Lifetime, request: Requ
         *response.body_mut() = crate::http::empty();
     }
     let elapsed = started.elapsed().as_secs_f64() * 1_000.0;
-    core.metrics.observe(&verb, &resource, response.status().as_u16(), elapsed);
+    core.metrics.observe(asked, response.status().as_u16(), elapsed);
     response
 }
 
-fn labels(core: &Core, target: &Target, method: &Method) -> (String, String) {
-    match target {
-        Target::Resource { verb, path } => {
-            let known = core.registry().kind(&path.group, &path.version, &path.resource);
-            let resource = known.map_or_else(|| "unknown".to_owned(), |kind| kind.resource());
-            (verb.map_or("unknown", Verb::as_str).to_owned(), resource)
-        }
-        Target::NonResource { .. } => (known_method(method), String::new()),
+/// What the metrics tell of a request. Nothing that a client can invent is in it.
+fn labels(core: &Core, target: &Target, method: &Method, query: &Query) -> Labels {
+    let of_method = Labels { component: "apiserver", verb: known_method(method), ..Labels::default() };
+    let Target::Resource { verb, path } = target else { return of_method };
+    let dry_run = if query.get("dryRun") == Some("All") { "All" } else { "" };
+    let verb = match verb {
+        Some(Verb::List) => "LIST",
+        Some(Verb::Watch) => "WATCH",
+        _ => of_method.verb,
+    };
+    let scope = match (path.name.is_empty() && verb != "POST", path.namespace.is_empty()) {
+        (false, _) => "resource",
+        (true, false) => "namespace",
+        (true, true) => "cluster",
+    };
+    let asked = Labels { dry_run, scope, verb, ..of_method };
+    match core.registry().kind(&path.group, &path.version, &path.resource) {
+        None => Labels { resource: "unknown", ..asked },
+        Some(kind) => Labels {
+            group: kind.group,
+            resource: kind.plural,
+            subresource: kind.subresource(&path.subresource).map_or("", |sub| sub.name),
+            version: kind.version,
+            ..asked
+        },
     }
 }
 
 /// A client may invent methods; they all count as one.
-fn known_method(method: &Method) -> String {
-    let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
-    if known.contains(method) { method.as_str().to_lowercase() } else { "other".to_owned() }
+fn known_method(method: &Method) -> &'static str {
+    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
 /// What a request is for.
@@ -134,6 +158,9 @@ async fn gates(
     let Wanted { query, target, remote, record } = wanted;
     let audit = record.as_deref();
     let refused = |status: Failure| (failure_in(encoding, &status), Some(status));
+    if !is_well_escaped(request.uri().path()) {
+        return refused(Status::bad_request("the path has an escape that is none").into());
+    }
     let user = match identify(core, request.headers(), peer, audit).await {
         Ok(user) => user,
         Err(status) => return refused(status),
@@ -464,7 +491,7 @@ mod tests {
 
     #[test]
     fn methods_that_nobody_knows_are_one() {
-        assert_eq!((known_method(&Method::GET), known_method(&"X-1".parse().unwrap())), ("get".into(), "other".into()));
+        assert_eq!((known_method(&Method::GET), known_method(&"X-1".parse().unwrap())), ("GET".into(), "other".into()));
     }
 
     #[tokio::test(start_paused = true)]

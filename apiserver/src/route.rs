@@ -2,6 +2,7 @@
 
 use crate::cache::Selection;
 use crate::connect;
+use crate::endpoints::components;
 use crate::gantry::batch::{self, Batch};
 use crate::gantry::events::{self, Events};
 use crate::http::body::read;
@@ -20,7 +21,7 @@ use crate::served::Served;
 use crate::subresources::{binding, eviction, finalize, reviews, scale, token};
 use bytes::Bytes;
 use gantry_apimachinery::fields::FieldSelector;
-use gantry_apimachinery::kinds::{Kind, POD};
+use gantry_apimachinery::kinds::{COMPONENT_STATUS, Kind, POD};
 use gantry_apimachinery::status::{Details, Status};
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
@@ -119,6 +120,9 @@ fn entropy() -> u64 {
 }
 
 async fn read_verb(at: &Identified<'_>, verb: Verb, call: &Call<'_>, writer: Writer) -> Outcome<Response> {
+    if call.kind() == &COMPONENT_STATUS {
+        return components::serve(call, verb, &writer).await;
+    }
     if call.subresource == Some("scale") {
         return writer.value(StatusCode::OK, &scale::get(call).await?);
     }
@@ -143,12 +147,12 @@ async fn write_verb(
     let input = if deletes && request.headers().get(header::CONTENT_TYPE).is_none() {
         Input::Json
     } else {
-        negotiate::input(request.headers())?
+        let not_taken = |_| negotiate::not_taken(verb == Verb::Patch, call.served.as_custom().is_some());
+        negotiate::input(request.headers()).map_err(not_taken)?
     };
     let patches = matches!(input, Input::JsonPatch | Input::MergePatch | Input::StrategicPatch | Input::ApplyYaml);
     if patches != (verb == Verb::Patch) {
-        let accepted = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-        return Err(Status::unsupported_media_type(&accepted).into());
+        return Err(negotiate::not_taken(verb == Verb::Patch, call.served.as_custom().is_some()).into());
     }
     let body = read(request.into_body()).await?;
     if input == Input::ApplyYaml {

@@ -21,6 +21,8 @@ const ALL: Verbs = &["create", "delete", "deletecollection", "get", "list", "pat
 const NO_COLLECTION_DELETE: Verbs = &["create", "delete", "get", "list", "patch", "update", "watch"];
 /// Written by the API server alone.
 const READ: Verbs = &["get", "list", "watch"];
+/// Made up when it is asked for.
+const MADE_UP: Verbs = &["get", "list"];
 /// Virtual, or a subresource that is only posted to.
 const CREATE: Verbs = &["create"];
 const STATUS: Verbs = &["get", "patch", "update"];
@@ -68,6 +70,7 @@ pub static KINDS: &[&Kind] = &[
     &EVENT,
     &SERVICE_ACCOUNT,
     &BINDING,
+    &COMPONENT_STATUS,
     &POD_TEMPLATE,
     &REPLICATION_CONTROLLER,
     &RESOURCE_QUOTA,
@@ -293,6 +296,15 @@ pub static SERVICE_ACCOUNT: Kind = Kind {
     verbs: ALL,
     subresources: &[sub("token", CREATE, "authentication.k8s.io", "v1", "TokenRequest")],
     store: StoreGroup::State,
+};
+
+pub static COMPONENT_STATUS: Kind = Kind {
+    kind: "ComponentStatus",
+    plural: "componentstatuses",
+    singular: "componentstatus",
+    short_names: &["cs"],
+    verbs: MADE_UP,
+    ..CLUSTER_WIDE
 };
 
 pub static BINDING: Kind = Kind {

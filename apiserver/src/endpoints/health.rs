@@ -51,20 +51,29 @@ pub async fn serve(core: &Core, parts: &[&str], query: &Query) -> Outcome<Respon
     Ok(text(code, lines.join("\n") + "\n"))
 }
 
-async fn run(core: &Core, endpoint: &str) -> Vec<Check> {
-    let mut checks: Vec<Check> = vec![("ping".into(), None)];
-    if endpoint == "livez" {
-        return checks;
-    }
+/// Whether each group of the store answers.
+pub async fn stores(core: &Core) -> Vec<Check> {
+    let mut checks = Vec::new();
     for group in &core.groups {
-        let which = format!("{:?}", group.which).to_lowercase();
         let answer = tokio::time::timeout(PATIENCE, group.store.read_revision()).await;
         let problem = match answer {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some("no answer in time".to_owned()),
         };
-        checks.push((format!("store-{which}"), problem));
+        checks.push((format!("store-{:?}", group.which).to_lowercase(), problem));
+    }
+    checks
+}
+
+async fn run(core: &Core, endpoint: &str) -> Vec<Check> {
+    let mut checks: Vec<Check> = vec![("ping".into(), None)];
+    if endpoint == "livez" {
+        return checks;
+    }
+    checks.extend(stores(core).await);
+    for group in &core.groups {
+        let which = format!("{:?}", group.which).to_lowercase();
         let cold = (!group.ready()).then(|| "the watch cache has not been filled yet".to_owned());
         checks.push((format!("watch-cache-{which}"), cold));
     }

@@ -1,5 +1,6 @@
 //! Everything that is not a resource: version, health, metrics, discovery, OpenAPI and the token issuer's keys.
 
+pub mod components;
 pub mod discovery;
 mod health;
 mod prose;

@@ -84,6 +84,7 @@ fn gather(to: &mut SchemaGenerator, group: &str) {
     match group {
         "" => add!(to: core::v1::Pod, core::v1::Service, core::v1::Endpoints, core::v1::ConfigMap, core::v1::Secret,
             core::v1::Namespace, core::v1::Node, core::v1::Event, core::v1::ServiceAccount, core::v1::Binding,
+            core::v1::ComponentStatus,
             core::v1::PodTemplate, core::v1::ReplicationController, core::v1::ResourceQuota, core::v1::LimitRange,
             core::v1::PersistentVolume, core::v1::PersistentVolumeClaim, policy::v1::Eviction,
             autoscaling::v1::Scale, authentication::v1::TokenRequest),

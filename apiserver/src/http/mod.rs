@@ -3,6 +3,7 @@
 pub mod body;
 pub mod gzip;
 pub mod negotiate;
+pub mod pretty;
 pub mod query;
 pub mod target;
 

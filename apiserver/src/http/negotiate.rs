@@ -42,6 +42,21 @@ pub enum Input {
 }
 
 const ACCEPTED: [&str; 3] = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+const PATCHES: [&str; 4] = [
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/strategic-merge-patch+json",
+];
+
+/// What a body of another form than this request takes is answered. A custom resource takes no strategic patch.
+pub fn not_taken(patches: bool, custom: bool) -> Status {
+    match (patches, custom) {
+        (false, _) => Status::unsupported_media_type(&ACCEPTED),
+        (true, false) => Status::unsupported_media_type(&PATCHES),
+        (true, true) => Status::unsupported_media_type(&PATCHES[..3]),
+    }
+}
 const META_GROUP: &str = "meta.k8s.io";
 
 /// Reads `Accept`: the first entry that we can write wins. No header means JSON.

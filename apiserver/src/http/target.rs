@@ -116,6 +116,12 @@ impl Target {
     }
 }
 
+/// Whether every `%` of a path stands before two hexadecimal digits.
+pub fn is_well_escaped(path: &str) -> bool {
+    let two = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    path.split('%').skip(1).all(two)
+}
+
 fn verb(method: &Method, named: bool, query: &Query) -> Option<Verb> {
     Some(match (method.as_str(), named) {
         ("GET" | "HEAD", true) if !query.flag("watch") => Verb::Get,
@@ -133,6 +139,17 @@ fn verb(method: &Method, named: bool, query: &Query) -> Option<Verb> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_escape_is_two_digits() {
+        let check = |path: &str, expect: bool| assert_eq!(is_well_escaped(path), expect, "{path}");
+        check("/api/v1/pods", true);
+        check("/api/%2f%2F/a%20", true);
+        check("/api/%zz", false);
+        check("/api/%2", false);
+        check("/api/%", false);
+        check("/api/%%41", false);
+    }
 
     #[test]
     fn paths_and_verbs() {

@@ -148,6 +148,7 @@ strategies! {
     certificatesigningrequest::CertificateSigningRequest => "certificates.k8s.io" "certificatesigningrequests";
     clusterrole::ClusterRole => "rbac.authorization.k8s.io" "clusterroles";
     clusterrolebinding::ClusterRoleBinding => "rbac.authorization.k8s.io" "clusterrolebindings";
+    componentstatus::ComponentStatus => "" "componentstatuses";
     configmap::ConfigMap => "" "configmaps";
     customresourcedefinition::CustomResourceDefinition => "apiextensions.k8s.io" "customresourcedefinitions";
     controllerrevision::ControllerRevision => "apps" "controllerrevisions";

@@ -8,7 +8,7 @@ use super::ownership;
 use super::stored::Written;
 use super::update::update;
 use crate::http::Outcome;
-use crate::http::negotiate::Input;
+use crate::http::negotiate::{self, Input};
 use crate::kinds::value::object_mut;
 use bytes::Bytes;
 use gantry_apimachinery::patch::{json, merge, strategic};
@@ -18,13 +18,6 @@ use gantry_apimachinery::schema::decode::Decoded;
 use gantry_apimachinery::status::{Reason, Status};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-
-const ACCEPTED: [&str; 4] = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-];
 
 /// A decoded patch, ready to be applied to any version of the object.
 pub enum Patch {
@@ -40,7 +33,7 @@ impl Patch {
             Input::JsonPatch => Self::Json(value()?),
             Input::MergePatch => Self::Merge(value()?),
             Input::StrategicPatch => Self::Strategic(value()?),
-            _ => return Err(Status::unsupported_media_type(&ACCEPTED).into()),
+            _ => return Err(negotiate::not_taken(true, false).into()),
         })
     }
 
@@ -82,7 +75,7 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Writt
     }
     let patch = Patch::read(input, body)?;
     if matches!(patch, Patch::Strategic(_)) && call.served.as_custom().is_some() {
-        return Err(Status::unsupported_media_type(&[ACCEPTED[0], ACCEPTED[1], ACCEPTED[3]]).into());
+        return Err(negotiate::not_taken(true, true).into());
     }
     update(call, &|old| {
         let seen = match call.served.conversion {

@@ -68,7 +68,16 @@ async fn version_health_and_keys() {
     }
     assert!(api.get("/readyz?verbose").await.text.contains("[+]watch-cache-state ok"));
     assert_eq!(api.get("/readyz/none").await.code, 404);
-    assert!(api.get("/metrics").await.text.contains("apiserver_request_total"));
+    let metrics = api.get("/metrics").await.text;
+    for name in ["apiserver_request_total", "apiserver_current_inflight_requests", "process_cpu_seconds_total"] {
+        assert!(metrics.contains(name), "{name}");
+    }
+    let parts = api.get("/api/v1/componentstatuses").await;
+    assert!(parts.warnings().iter().any(|text| text.contains("deprecated in v1.19+")), "{:?}", parts.warnings());
+    assert_eq!(parts.body["items"][0]["conditions"][0], json!({"type": "Healthy", "status": "True", "message": "ok"}));
+    assert_eq!(api.get("/api/v1/componentstatuses/store-leases").await.ok()["kind"], "ComponentStatus");
+    assert_eq!(api.get("/api/v1/componentstatuses/none").await.code, 404);
+    assert!(api.get("/version?pretty=true").await.text.starts_with("{\n  \""));
     assert_eq!(api.get("/openid/v1/jwks").await.ok()["keys"][0]["crv"], "P-256");
     assert!(api.get("/.well-known/openid-configuration").await.ok()["jwks_uri"].is_string());
 }
