@@ -1,7 +1,7 @@
 //! Disruption budgets as an eviction meets them. Decides whether a pod may go now, and counts it; how many may go at all is the
 //! disruption controller's.
 
-use crate::cache::Object;
+use crate::cache::{Object, in_namespace};
 use crate::http::Outcome;
 use crate::kinds::value::{at, i64_at, items_mut, object_mut, str_at};
 use crate::rest::call::Call;
@@ -61,7 +61,7 @@ pub async fn spend(call: &Call<'_>, pod: &Stored, mut options: DeleteOptions) ->
         warnings: Mutex::default(),
         audit: None,
     };
-    update(&on_budget, &|budget| Ok(counted(budget, call.name, call.now)?)).await?;
+    update(&on_budget, &|budget| counted(budget, call.name, call.now)).await?;
     Ok(options)
 }
 
@@ -85,7 +85,7 @@ fn budgets(call: &Call<'_>, pod: &Value) -> Vec<Arc<Object>> {
         .filter_map(|(label, value)| Some((label.clone(), value.as_str()?.to_owned())))
         .collect();
     let snapshot = call.core.stored_kind(&POD_DISRUPTION_BUDGET).resource.snapshot();
-    let here = snapshot.tree.values().filter(|budget| &*budget.namespace == call.namespace);
+    let here = snapshot.tree.range(in_namespace(call.namespace)).map(|(_, budget)| budget);
     let is_about = |budget: &&Arc<Object>| {
         let selector = budget.value().ok().and_then(|budget| Selector::from_json(at(&budget, "spec.selector")).ok());
         selector.is_some_and(|selector| selector.matches(&labels))
@@ -102,25 +102,25 @@ fn spares(budget: &Value) -> bool {
 }
 
 /// The budget with this eviction counted, or why it is not allowed.
-fn counted(budget: &Value, pod: &str, now: Timestamp) -> Result<Value, Status> {
+fn counted(budget: &Value, pod: &str, now: Timestamp) -> Outcome<Value> {
     let name = str_at(budget, "metadata.name");
     let count = |path: &str| i64_at(budget, path).unwrap_or(0);
     if count("status.observedGeneration") < count("metadata.generation") {
         let why = format!("The disruption budget {name} is still being processed by the server.");
-        return Err(refused(why, UNCOUNTED_RETRY_S));
+        return Err(refused(why, UNCOUNTED_RETRY_S).into());
     }
     let allowed = count("status.disruptionsAllowed");
     if allowed <= 0 {
         let (desired, healthy) = (count("status.desiredHealthy"), count("status.currentHealthy"));
         let why = format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
-        return Err(refused(why, 0));
+        return Err(refused(why, 0).into());
     }
     let mut new = budget.clone();
     let status = &mut new["status"];
     let unconfirmed = object_mut(&mut status["disruptedPods"]);
     if unconfirmed.len() >= MOST_UNCONFIRMED {
         let why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller";
-        return Err(Status::forbidden("poddisruptionbudgets.policy", name, why));
+        return Err(Status::forbidden("poddisruptionbudgets.policy", name, why).into());
     }
     unconfirmed.insert(pod.to_owned(), now.to_string().into());
     status["disruptionsAllowed"] = (allowed - 1).into();
