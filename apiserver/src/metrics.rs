@@ -35,20 +35,6 @@ struct Answered {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct KindLabels {
-    request_kind: &'static str,
-}
-
-/// A request that is being answered, until it is dropped.
-pub struct InFlight(Gauge);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ResourceLabels {
     resource: String,
 }
@@ -63,8 +49,6 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<Answered, Counter>,
     durations: Family<Labels, Histogram, fn() -> Histogram>,
-    reading: Gauge,
-    writing: Gauge,
     pub audit_events: Counter,
     pub audit_errors: Counter,
     objects: Family<ResourceLabels, Gauge>,
@@ -73,14 +57,10 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn new() -> Self {
-        let in_flight: Family<KindLabels, Gauge> = Family::default();
-        let of = |request_kind| in_flight.get_or_create(&KindLabels { request_kind }).clone();
         let mut metrics = Self {
             registry: Registry::default(),
             requests: Family::default(),
             durations: Family::new_with_constructor(seconds),
-            reading: of("readOnly"),
-            writing: of("mutating"),
             audit_events: Counter::default(),
             audit_errors: Counter::default(),
             objects: Family::default(),
@@ -93,7 +73,6 @@ impl Metrics {
             "Time to the response's head",
             metrics.durations.clone(),
         );
-        registry.register("apiserver_current_inflight_requests", "Requests that are being answered", in_flight);
         registry.register("apiserver_audit_event", "Audit events taken", metrics.audit_events.clone());
         registry.register("apiserver_audit_error", "Audit events lost", metrics.audit_errors.clone());
         registry.register("apiserver_storage_objects", "Objects in the cache", metrics.objects.clone());
@@ -104,13 +83,6 @@ impl Metrics {
     pub fn observe(&self, asked: Labels, code: u16, elapsed_ms: f64) {
         self.durations.get_or_create(&asked).observe(elapsed_ms / 1_000.0);
         self.requests.get_or_create(&Answered { code, asked }).inc();
-    }
-
-    /// Counts a request for as long as it is answered.
-    pub fn begin(&self, reads: bool) -> InFlight {
-        let gauge = if reads { &self.reading } else { &self.writing };
-        gauge.inc();
-        InFlight(gauge.clone())
     }
 
     /// Everything as text, gauges as they are now.

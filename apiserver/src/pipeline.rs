@@ -63,7 +63,6 @@ pub async fn handle(core: &Core, peer: &Peer, lifetime: &Lifetime, request: Requ
     let encoding = negotiate::output(request.headers()).unwrap_or_default().encoding;
     let remote = core.aggregation.remote(&target);
     let lasts = long_running(&target, &query);
-    let _in_flight = (!lasts).then(|| core.metrics.begin(request.method().is_safe()));
     let compresses = request.method() == Method::GET && remote.is_none() && !lasts && gzip::accepted(request.headers());
     let pretty = remote.is_none() && !lasts && pretty::wanted(&query, request.headers());
     let id = audit_id(request.headers());
