@@ -305,7 +305,12 @@ async fn posted(
         ("gantry.dev", "EventBatch") => {
             let events = Events::read(object)?;
             let mut may: BTreeMap<String, Outcome<()>> = BTreeMap::new();
-            for namespace in events.namespaces() {
+            let namespaces = events.namespaces();
+            if namespaces.len() > events::MAX_NAMESPACES {
+                let most = events::MAX_NAMESPACES;
+                return Err(Status::bad_request(format!("items: of at most {most} namespaces at once")).into());
+            }
+            for namespace in namespaces {
                 may.insert(namespace.to_owned(), may_tell(at, namespace).await);
             }
             let allowed =

@@ -14,7 +14,7 @@ use gantry_store::{
     EventKind, KeyValue, RangeRequest, Revision, Store, StoreError, WatchBatch, WatchRequest, prefix_end,
 };
 use parking_lot::RwLock;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub struct Group {
     clock: Arc<dyn Clock>,
     timeline: parking_lot::Mutex<Timeline>,
     /// Namespaces in which something ended since somebody last asked.
-    freed: parking_lot::Mutex<BTreeSet<Box<str>>>,
+    freed: parking_lot::Mutex<BTreeMap<Box<str>, bool>>,
     freed_now: Notify,
 }
 
@@ -113,26 +113,23 @@ impl Group {
         self.custom.write().remove(&kind.resource());
     }
 
-    /// Waits until something ended in a namespace with quotas.
+    /// Waits until quotas have to be counted in a namespace, soon or some time.
     pub async fn freed(&self) {
         self.freed_now.notified().await;
     }
 
-    pub fn take_freed(&self) -> BTreeSet<Box<str>> {
+    /// The namespaces whose quotas have to be counted, and whether soon.
+    pub fn take_freed(&self) -> BTreeMap<Box<str>, bool> {
         std::mem::take(&mut *self.freed.lock())
     }
 
     pub fn note_freed(&self, namespace: Box<str>) {
-        self.freed.lock().insert(namespace);
-        self.freed_now.notify_one();
+        self.note_uncounted(namespace, true);
     }
 
-    pub fn free_later(self: &Arc<Self>, namespace: Box<str>, after: Duration) {
-        let this = self.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(after).await;
-            this.note_freed(namespace);
-        });
+    fn note_uncounted(&self, namespace: Box<str>, soon: bool) {
+        *self.freed.lock().entry(namespace).or_default() |= soon;
+        self.freed_now.notify_one();
     }
 
     fn note(&self, resource: &Resource, path: &str, deleted: bool, object: Option<&Object>) {
@@ -140,15 +137,14 @@ impl Group {
             let at = resource.selectable.iter().position(|field| field.path == "status.phase")?;
             pod.fields.get(at).map(|phase| &**phase)
         });
-        // A charge writes the quota too, and counts nothing anew.
-        let uncounted = resource.kind == &RESOURCE_QUOTA && object.is_some_and(|quota| *quota.derived(is_uncounted));
-        if !(uncounted || frees(resource.kind, deleted, phase))
-            || self.built_in(&RESOURCE_QUOTA).is_none_or(|quotas| quotas.is_empty())
-        {
+        // A charge writes the quota too. What was charged may never be stored: it is counted some time, not for every charge.
+        let quota = object.filter(|_| resource.kind == &RESOURCE_QUOTA);
+        let soon = quota.is_some_and(|quota| *quota.derived(is_uncounted)) || frees(resource.kind, deleted, phase);
+        if !(soon || quota.is_some()) || self.built_in(&RESOURCE_QUOTA).is_none_or(|quotas| quotas.is_empty()) {
             return;
         }
         if let Some((namespace, _)) = path.split_once('/') {
-            self.note_freed(namespace.into());
+            self.note_uncounted(namespace.into(), soon);
         }
     }
 

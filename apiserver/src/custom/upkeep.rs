@@ -7,7 +7,7 @@ use crate::bootstrap::{OwnWrites, identity};
 use crate::cache::{Dispatch, From, Resource, Selection};
 use crate::core::Core;
 use crate::http::Outcome;
-use crate::kinds::value::items;
+use crate::kinds::value::{items, str_at};
 use crate::rest::call::Call;
 use crate::rest::delete::{DeleteOptions, delete_collection};
 use crate::rest::update::update;
@@ -162,6 +162,7 @@ impl Upkeep {
         if status == object["status"] {
             return Told::Nothing;
         }
+        let revision: u64 = str_at(object, "metadata.resourceVersion").parse().unwrap_or(0);
         let user = identity();
         let own = OwnWrites { core: &self.core, user: &user };
         let name = Definition::of(object).name();
@@ -172,7 +173,11 @@ impl Upkeep {
             Ok(new)
         })
         .await;
-        let told = if written.is_ok() { Told::Status } else { Told::Nothing };
+        // Nothing newer will come of a write that changed nothing.
+        let told = match &written {
+            Ok(written) if written.revision > revision => Told::Status,
+            _ => Told::Nothing,
+        };
         report(name, written.map(drop));
         told
     }

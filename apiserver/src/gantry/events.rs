@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 pub const MAX_ITEMS: usize = 256;
+/// Each is asked about.
+pub const MAX_NAMESPACES: usize = 64;
 /// What a repeat changes.
 const TOLD_AGAIN: [&str; 4] = ["count", "lastTimestamp", "message", "series"];
 

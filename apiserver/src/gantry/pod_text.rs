@@ -36,8 +36,15 @@ fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Outcome<T> {
     serde_json::from_str(text).map_err(|error| Status::internal(format!("stored pod: {error}")).into())
 }
 
+/// The members, without what is null: that is said nowhere.
+fn members(text: &str) -> Outcome<Parts<'_>> {
+    let mut members: Parts = read(text)?;
+    members.retain(|_, raw| raw.get() != "null");
+    Ok(members)
+}
+
 fn parts<'a>(of: &Parts<'a>, name: &str) -> Outcome<Parts<'a>> {
-    of.get(name).map_or_else(|| Ok(Parts::new()), |raw| read(raw.get()))
+    of.get(name).map_or_else(|| Ok(Parts::new()), |raw| members(raw.get()))
 }
 
 fn raw(value: &impl serde::Serialize) -> Outcome<Box<RawValue>> {
@@ -47,7 +54,7 @@ fn raw(value: &impl serde::Serialize) -> Outcome<Box<RawValue>> {
 impl<'a> PodText<'a> {
     pub fn read(bytes: &'a [u8]) -> Outcome<Self> {
         let text = std::str::from_utf8(bytes).map_err(|error| Status::internal(format!("stored pod: {error}")))?;
-        let top: Parts = read(text)?;
+        let top = members(text)?;
         let (mut metadata, spec) = (parts(&top, "metadata")?, parts(&top, "spec")?);
         metadata.remove("resourceVersion");
         Ok(Self { top, metadata, spec })
@@ -169,6 +176,10 @@ mod tests {
             assert_eq!((&*uid, pod.is_deleted(), &*node, pod.is_gated().unwrap(), claim.as_deref()), expect, "{text}");
         };
         check(json!({}), ("", false, "", false, None));
+        check(
+            json!({"metadata": {"deletionTimestamp": null, "labels": null}, "spec": {"nodeName": null}, "status": null}),
+            ("", false, "", false, None),
+        );
         check(
             json!({"metadata": {"uid": "u", "deletionTimestamp": "x"}, "spec": {"nodeName": "n", "schedulingGates": []}}),
             ("u", true, "n", false, None),

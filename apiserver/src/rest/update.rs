@@ -125,7 +125,8 @@ async fn write(call: &Call<'_>, mut new: Value, old: &Stored, attempt: u32) -> O
         effects::of_delete(call, &old.value, attempt).await?
     } else {
         let taken = charge.insert(Charge::take(call, &new, Some(&old.value), call.name).await?);
-        let mut effects = effects::of(call, &mut new, Some(&old.value), attempt).await?;
+        let effects = effects::of(call, &mut new, Some(&old.value), attempt).await;
+        let mut effects = effects.inspect_err(|_| taken.give_back(call))?;
         taken.hold(call, &mut effects);
         effects
     };

@@ -1,18 +1,17 @@
 //! Disruption budgets as an eviction meets them. Decides whether a pod may go now, and counts it; how many may go at all is the
 //! disruption controller's.
 
+use crate::bootstrap::{OwnWrites, identity};
 use crate::cache::{Object, in_namespace};
 use crate::http::Outcome;
 use crate::kinds::value::{at, i64_at, items_mut, object_mut, str_at};
 use crate::rest::call::Call;
-use crate::rest::delete::DeleteOptions;
 use crate::rest::stored::Stored;
 use crate::rest::update::update;
 use gantry_apimachinery::kinds::POD_DISRUPTION_BUDGET;
 use gantry_apimachinery::labels::Selector;
 use gantry_apimachinery::status::{Cause, Details, Reason, Status};
 use gantry_apimachinery::time::Timestamp;
-use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,16 +20,30 @@ use std::sync::Arc;
 const MOST_UNCONFIRMED: usize = 2_000;
 /// When to ask again of a budget that nobody has counted yet.
 const UNCOUNTED_RETRY_S: u32 = 10;
+/// When to ask again about a pod that changed meanwhile.
+const MOVED_RETRY_S: u32 = 10;
 
-/// Asks the budget of the pod for its eviction. Answers the options to delete it with: of one that went uncounted only this very
-/// version may go.
-pub async fn spend(call: &Call<'_>, pod: &Stored, mut options: DeleteOptions) -> Outcome<DeleteOptions> {
-    if is_over(&pod.value) {
-        return Ok(options);
+/// What a pod's eviction was found to be. Of a pod that goes uncounted, only the version that was looked at may go.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Spent {
+    /// A budget counted it, or none is about it.
+    Counted,
+    /// It has not begun.
+    Pending,
+    /// It is not ready, which this budget minds not.
+    Unready(String),
+    /// It has ended, or is ending.
+    Over,
+}
+
+/// Asks the budget of the pod for its eviction.
+pub async fn spend(call: &Call<'_>, pod: &Stored) -> Outcome<Spent> {
+    if let Some(uncounted) = not_running(&pod.value) {
+        return Ok(uncounted);
     }
     let all = budgets(call, &pod.value);
     let budget = match all.as_slice() {
-        [] => return Ok(options),
+        [] => return Ok(Spent::Counted),
         [one] => one,
         _ => {
             let text =
@@ -39,36 +52,36 @@ pub async fn spend(call: &Call<'_>, pod: &Stored, mut options: DeleteOptions) ->
         }
     };
     let budget = call.core.live(&POD_DISRUPTION_BUDGET, call.namespace, &budget.name).await?;
-    let Some(budget) = budget else { return Ok(options) };
-    if !is_ready(&pod.value) && spares(&budget.value) {
-        let preconditions = options.preconditions.get_or_insert_default();
-        preconditions.resource_version.get_or_insert_with(|| pod.revision.to_string());
-        return Ok(options);
-    }
+    let Some(budget) = budget else { return Ok(Spent::Counted) };
     let name = str_at(&budget.value, "metadata.name");
-    let mut write = call.options.clone();
-    "kube-apiserver".clone_into(&mut write.field_manager);
-    let on_budget = Call {
-        core: call.core,
-        served: call.core.stored_kind(&POD_DISRUPTION_BUDGET),
-        namespace: call.namespace,
-        name,
-        subresource: Some("status"),
-        user: call.user,
-        options: write,
-        now: call.now,
-        entropy: call.entropy,
-        warnings: Mutex::default(),
-        audit: None,
-    };
+    if !is_ready(&pod.value) && spares(&budget.value) {
+        return Ok(Spent::Unready(name.to_owned()));
+    }
+    // Whoever may evict may have it counted.
+    let user = identity();
+    let own = OwnWrites { core: call.core, user: &user };
+    let mut on_budget = own.call(&POD_DISRUPTION_BUDGET, call.namespace, name);
+    on_budget.subresource = Some("status");
+    on_budget.options.dry_run = call.options.dry_run;
     update(&on_budget, &|budget| counted(budget, call.name, call.now)).await?;
-    Ok(options)
+    Ok(Spent::Counted)
 }
 
-/// It has ended, is ending or has not begun: nothing is disrupted by its end.
-fn is_over(pod: &Value) -> bool {
-    at(pod, "metadata.deletionTimestamp").is_some()
-        || matches!(str_at(pod, "status.phase"), "" | "Pending" | "Succeeded" | "Failed")
+/// What has ended, is ending or has not begun is not disrupted by its end.
+fn not_running(pod: &Value) -> Option<Spent> {
+    if at(pod, "metadata.deletionTimestamp").is_some() {
+        return Some(Spent::Over);
+    }
+    match str_at(pod, "status.phase") {
+        "" | "Pending" => Some(Spent::Pending),
+        "Succeeded" | "Failed" => Some(Spent::Over),
+        _ => None,
+    }
+}
+
+/// The pod changed while it was found to go uncounted.
+pub fn moved(budget: &str) -> Box<Status> {
+    refused(format!("The pod changed while the disruption budget {budget} was asked about it."), MOVED_RETRY_S).into()
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -190,11 +203,12 @@ mod tests {
 
     #[test]
     fn only_what_runs_is_disrupted() {
-        let check = |pod: Value, expect: bool| assert_eq!(is_over(&pod), expect, "{pod}");
-        check(json!({"status": {"phase": "Running"}}), false);
-        check(json!({"status": {"phase": "Unknown"}}), false);
-        check(json!({"status": {"phase": "Pending"}}), true);
-        check(json!({"status": {"phase": "Failed"}}), true);
-        check(json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}}), true);
+        let check = |pod: Value, expect: Option<Spent>| assert_eq!(not_running(&pod), expect, "{pod}");
+        check(json!({"status": {"phase": "Running"}}), None);
+        check(json!({"status": {"phase": "Unknown"}}), None);
+        check(json!({"status": {"phase": "Pending"}}), Some(Spent::Pending));
+        check(json!({"spec": {}}), Some(Spent::Pending));
+        check(json!({"status": {"phase": "Failed"}}), Some(Spent::Over));
+        check(json!({"metadata": {"deletionTimestamp": "x"}, "status": {"phase": "Running"}}), Some(Spent::Over));
     }
 }

@@ -44,6 +44,18 @@ async fn a_quota_counts_refuses_and_gives_back() {
     api.post(CONFIG_MAPS, &config_map("c")).await.ok();
 }
 
+/// Whoever charged it may be gone, with its server.
+#[tokio::test(start_paused = true)]
+async fn a_charge_whose_write_never_came_is_given_back() {
+    let api = Api::new().await;
+    quota(&api, json!({"configmaps": "2"})).await;
+    let lost = json!({"status": {"used": {"configmaps": "2"}}});
+    api.patch(MERGE, &format!("{QUOTAS}/q/status"), &lost).await.ok();
+    assert_eq!(api.post(CONFIG_MAPS, &config_map("a")).await.code, 403);
+    used_until(&api, "configmaps", "0").await;
+    api.post(CONFIG_MAPS, &config_map("a")).await.ok();
+}
+
 #[tokio::test]
 async fn many_at_once_on_two_servers_never_exceed_it() {
     let api = Api::new().await;

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::client::Client;
@@ -27,6 +28,8 @@ use correlate::{Correlator, Write};
 const QUEUE: usize = 1024;
 /// As many as one request may carry.
 const TOGETHER: usize = 256;
+/// A server that takes no batches is asked again after this.
+const ASK_AGAIN: Duration = Duration::from_secs(300);
 /// A server that does not answer now gets this many chances per event.
 const ATTEMPTS: u32 = 3;
 
@@ -118,7 +121,7 @@ impl EventRecorder {
         let (queue, ended) = (Arc::<Queue>::default(), CancellationToken::new());
         let metrics_too = metrics.clone();
         let writer =
-            Writer { client, component, host, metrics: metrics_too, correlator: Correlator::new(), batches: true };
+            Writer { client, component, host, metrics: metrics_too, correlator: Correlator::new(), batches_from: None };
         tokio::spawn(writer.run(queue.clone(), ended.clone()));
         EventRecorder { queue, clock, metrics, _running: Arc::new(ended.drop_guard()) }
     }
@@ -156,8 +159,8 @@ struct Writer {
     host: String,
     metrics: Option<Metrics>,
     correlator: Correlator,
-    /// Whether the server takes several at once, as far as is known.
-    batches: bool,
+    /// When to ask again whether the server takes several at once, once it did not.
+    batches_from: Option<Instant>,
 }
 
 const BATCHES: &str = "/apis/gantry.dev/v1/events";
@@ -199,7 +202,8 @@ impl Writer {
                 writes.push((happening, write));
             }
         }
-        if writes.len() > 1 && self.batches {
+        let batches = self.batches_from.is_none_or(|from| Instant::now() >= from);
+        if writes.len() > 1 && batches {
             writes = self.batch(writes).await;
         }
         for (happening, write) in writes {
@@ -223,25 +227,36 @@ impl Writer {
                     tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
                 }
                 Ok(result) if result.items.len() == last.len() => {
-                    let failed = result.items.iter().filter(|item| item.code >= 300);
-                    for item in failed {
-                        self.failed(&item.message);
-                    }
-                    return Vec::new();
+                    let outcomes: BTreeMap<usize, ItemResult> = last.into_iter().zip(result.items).collect();
+                    return self.left(writes, outcomes);
                 }
-                // An older server, or one that is no Gantry.
+                // An older server, one that is no Gantry, or one that has yet to make its roles.
                 Err(error) if error.is_not_found() || error.is_forbidden() => {
-                    self.batches = false;
+                    self.batches_from = Some(Instant::now() + ASK_AGAIN);
                     return writes;
                 }
-                Ok(_) => return writes,
-                Err(error) => {
-                    writes.iter().for_each(|_| self.failed(&error.chain()));
-                    return Vec::new();
-                }
+                // One of them may spoil it for all.
+                _ => return writes,
             }
         }
-        Vec::new()
+        writes
+    }
+
+    /// Those of a batch that are worth a request of their own: the server was busy, or the event has expired meanwhile.
+    fn left(
+        &self,
+        writes: Vec<(Happening, Write)>,
+        mut outcomes: BTreeMap<usize, ItemResult>,
+    ) -> Vec<(Happening, Write)> {
+        let mut left = Vec::new();
+        for (at, write) in writes.into_iter().enumerate() {
+            match outcomes.remove(&at) {
+                Some(item) if item.code == 404 || item.code == 429 || item.code >= 500 => left.push(write),
+                Some(item) if item.code >= 300 => self.failed(&item.message),
+                _ => {}
+            }
+        }
+        left
     }
 
     fn failed(&self, why: &str) {

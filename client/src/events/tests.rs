@@ -78,10 +78,13 @@ async fn a_new_event_is_created_and_its_repeat_is_a_patch() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_written_together() {
-    let (recorder, mut seen, metrics) =
-        batching(|_| Answer::Json(200, json!({"items": [{"code": 200}, {"code": 422, "message": "bad"}]})));
+    let (recorder, mut seen, metrics) = batching(|request| match request.path.as_str() {
+        BATCHES => Answer::Json(200, json!({"items": [{"code": 200}, {"code": 422, "message": "bad"}, {"code": 503}]})),
+        _ => Answer::Json(201, json!({})),
+    });
+    let third = ObjectRef { name: "r".into(), ..about() };
     let other = ObjectRef { name: "q".into(), ..about() };
-    for (about, reason) in [(about(), "Failed"), (about(), "Failed"), (other, "Killed")] {
+    for (about, reason) in [(about(), "Failed"), (about(), "Failed"), (other, "Killed"), (third, "Killed")] {
         recorder.event(&about, EventType::Warning, reason, "m");
     }
     let batch = seen.recv().await.unwrap();
@@ -89,7 +92,10 @@ async fn what_waits_is_written_together() {
     assert_eq!((&batch.body["apiVersion"], &batch.body["kind"]), (&json!("gantry.dev/v1"), &json!("EventBatch")));
     let told = |event: &Value| json!([event["kind"], event["involvedObject"]["name"], event["reason"], event["count"]]);
     let told: Vec<Value> = batch.body["items"].as_array().unwrap().iter().map(told).collect();
-    assert_eq!(told, [json!(["Event", "p", "Failed", 2]), json!(["Event", "q", "Killed", 1])]);
+    let killed = |name| json!(["Event", name, "Killed", 1]);
+    assert_eq!(told, [json!(["Event", "p", "Failed", 2]), killed("q"), killed("r")]);
+    let alone = seen.recv().await.unwrap();
+    assert_eq!((&*alone.path, &alone.body["involvedObject"]["name"]), ("/api/v1/namespaces/n/events", &json!("r")));
     drop(recorder);
     assert!(seen.recv().await.is_none(), "nothing is written twice");
     assert!(metrics.encode().contains("gantry_events_failed_total 1"));

@@ -14,7 +14,8 @@ const ROOM: usize = 64 * 1024;
 /// What an idle connection keeps of it.
 const KEPT: usize = 4 * 1024;
 
-/// A stream whose writes gather. Reads pass through.
+/// A stream whose writes gather. Reads pass through. Only for who polls all of it from one task and comes back when woken, as HTTP
+/// connections do: of two halves in two tasks, the one that writes would wait for ever.
 pub struct Gathered<S> {
     io: S,
     buffer: Vec<u8>,
@@ -24,11 +25,13 @@ pub struct Gathered<S> {
     fresh: bool,
     /// Whoever drives this was asked to come back, so that what waits leaves in any case.
     woken: bool,
+    /// Writing failed while reading: what has arrived is read first.
+    broken: Option<io::Error>,
 }
 
 impl<S> Gathered<S> {
     pub fn new(io: S) -> Self {
-        Self { io, buffer: Vec::new(), sent: 0, fresh: false, woken: false }
+        Self { io, buffer: Vec::new(), sent: 0, fresh: false, woken: false, broken: None }
     }
 }
 
@@ -48,6 +51,9 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
 
     /// Empties the buffer into the socket.
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(broken) = self.broken.take() {
+            return Poll::Ready(Err(broken));
+        }
         while self.sent < self.buffer.len() {
             let wrote = ready!(Pin::new(&mut self.io).poll_write(cx, &self.buffer[self.sent..]))?;
             if wrote == 0 {
@@ -68,11 +74,23 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !self.buffer.is_empty()
+            && self.broken.is_none()
             && let Poll::Ready(Err(error)) = self.drain(cx)
         {
-            return Poll::Ready(Err(error));
+            self.broken = Some(error);
         }
-        Pin::new(&mut self.io).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.io).poll_read(cx, buf);
+        let ends = match &read {
+            Poll::Ready(Ok(())) => buf.filled().len() == before,
+            Poll::Ready(Err(_)) => false,
+            Poll::Pending => true,
+        };
+        // Nothing more comes that could be read first.
+        match self.broken.take_if(|_| ends) {
+            Some(broken) => Poll::Ready(Err(broken)),
+            None => read,
+        }
     }
 }
 
@@ -149,6 +167,37 @@ mod tests {
         fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
             Poll::Pending
         }
+    }
+
+    /// A peer that sent its last words and left.
+    struct Left(&'static [u8]);
+
+    impl AsyncWrite for Left {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncRead for Left {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            buf.put_slice(std::mem::take(&mut self.0));
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_peer_said_before_it_left_is_read() {
+        let mut io = Gathered::new(Left(b"bye"));
+        io.write_all(b"more").await.unwrap();
+        let mut said = [0; 8];
+        assert_eq!(io.read(&mut said).await.unwrap(), 3);
+        assert_eq!(io.read(&mut said).await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[derive(Default)]

@@ -85,7 +85,11 @@ impl Keys {
                 }
                 // One that is under way may bring them, or may have asked too early.
                 if last == before {
-                    self.wanted.send_if_modified(|wanted| std::mem::replace(wanted, before + 1) <= before);
+                    self.wanted.send_if_modified(|wanted| {
+                        let more = *wanted <= before;
+                        *wanted = (*wanted).max(before + 1);
+                        more
+                    });
                 }
                 if ended.changed().await.is_err() {
                     return tried;
