@@ -5,9 +5,12 @@ use crate::auth::authz::Attributes;
 use crate::cache::{Resource, in_namespace};
 use crate::core::Core;
 use crate::http::{Query, Target, Verb};
+use gantry_apimachinery::kinds::EVENT_BATCH;
 
 /// More objects than that make no request wider.
 const ENOUGH: usize = 1_000;
+/// What a batch of events takes: it carries up to 256 writes.
+const BATCH_SEATS: usize = 8;
 
 /// The work of a request, as far as it can be told beforehand.
 pub fn of(core: &Core, target: &Target, what: &Attributes<'_>, query: &Query) -> Work {
@@ -21,6 +24,9 @@ pub fn of(core: &Core, target: &Target, what: &Attributes<'_>, query: &Query) ->
     // A token is written nowhere.
     if path.subresource == "token" || (verb.is_read() && (!listed || !path.subresource.is_empty())) {
         return Work::ONE;
+    }
+    if (&*path.group, &*path.resource) == (EVENT_BATCH.group, EVENT_BATCH.plural) {
+        return Work { seats: BATCH_SEATS, after_us: 0 };
     }
     let registry = core.registry();
     let Some(served) = registry.find(&path.group, &path.version, &path.resource) else { return Work::ONE };
