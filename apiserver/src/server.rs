@@ -29,6 +29,9 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 64 * 1024 * 1024;
 const SEND_BUFFER: usize = 256 * 1024;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A request's headers and path: a client may be many groups, or ask for one of hundreds of names.
+const MAX_HEADERS: u32 = 256 * 1024;
+const MAX_HEADER_LINES: usize = 512;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// How long open requests may take to end after the server was told to stop.
@@ -127,6 +130,7 @@ where
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(MAX_HEADERS)
         .keep_alive_interval(KEEP_ALIVE);
     let io = TokioIo::new(Gathered::new(stream));
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
@@ -144,8 +148,8 @@ where
     S::Future: Send + 'static,
 {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_headers(MAX_HEADER_LINES);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(KEEP_ALIVE).max_header_list_size(MAX_HEADERS);
     let mut connection = std::pin::pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
     tokio::select! {
         outcome = connection.as_mut() => return outcome,

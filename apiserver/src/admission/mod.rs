@@ -7,6 +7,7 @@ mod limit_ranger;
 mod matching;
 mod namespace;
 mod node_restriction;
+mod node_taint;
 mod pod_security;
 mod policies;
 mod priority;
@@ -76,6 +77,7 @@ pub fn built_in() -> Vec<Box<dyn Admission>> {
     vec![
         Box::new(namespace::NamespaceLifecycle),
         Box::new(node_restriction::NodeRestriction),
+        Box::new(node_taint::NodeTaint),
         Box::new(service_account::ServiceAccount),
         Box::new(priority::Priority),
         Box::new(tolerations::DefaultTolerationSeconds),

@@ -99,6 +99,7 @@ impl Version {
 
     /// A client's object without what the schema does not have.
     pub fn pruned(&self, mut decoded: Decoded) -> Decoded {
+        whole_numbers(&mut decoded.object);
         if let Some(structural) = &self.structural {
             decoded.unknown.extend(structural.prune(&mut decoded.object));
         }
@@ -166,5 +167,23 @@ impl Strategy for Version {
     fn bumps_generation(&self, new: &Value, old: &Value) -> bool {
         let except: &[&str] = if self.kind.has_status() { &["metadata", "status"] } else { &["metadata"] };
         differs_outside(new, old, except)
+    }
+}
+
+/// `4.0` and `4e0` are 4, as everything that went through Go's JSON is: a client that reads an integer could not read the object.
+fn whole_numbers(value: &mut Value) {
+    /// Beyond it a double is no exact integer.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() <= EXACT) {
+                #[expect(clippy::cast_possible_truncation, reason = "it is whole and in the range")]
+                let whole = whole as i64;
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        _ => {}
     }
 }

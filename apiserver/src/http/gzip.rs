@@ -15,6 +15,10 @@ use std::io::Write;
 /// Shorter answers are sent faster than they are compressed (Kubernetes' threshold).
 const WORTH_IT: u64 = 128 * 1024;
 
+/// What shrinks.
+const COMPRESSED: [&str; 4] =
+    ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "text/plain"];
+
 /// Whether the client takes gzip.
 pub fn accepted(headers: &HeaderMap) -> bool {
     let entries = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
@@ -27,10 +31,9 @@ pub fn accepted(headers: &HeaderMap) -> bool {
 /// The response, compressed as it is sent. One whose length is not known is long.
 pub fn compressed(response: Response) -> Response {
     let short = response.body().size_hint().exact().is_some_and(|length| length < WORTH_IT);
-    let text = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
-        ["application/json", "application/yaml", "text/plain"].iter().any(|known| kind.starts_with(known))
-    });
-    if short || !text || !response.status().is_success() || response.headers().contains_key(header::CONTENT_ENCODING) {
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let known = COMPRESSED.iter().any(|known| kind.starts_with(known));
+    if short || !known || !response.status().is_success() || response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
     }
     let (mut parts, body) = response.into_parts();

@@ -11,6 +11,7 @@ use crate::http::Outcome;
 use crate::kinds::unattended;
 use crate::kinds::value::{object_mut, remove, str_at};
 use crate::quota::Charge;
+use gantry_apimachinery::kinds::NODE;
 use gantry_apimachinery::names;
 use gantry_apimachinery::status::{FieldErrors, Reason, Status};
 use serde_json::Value;
@@ -58,7 +59,8 @@ async fn make(call: &Call<'_>, mut object: Value, name: &str) -> Outcome<Written
     let kind = call.kind();
     let strategy = call.served.strategy();
     meta::prepare_create(&mut object, name, call)?;
-    if kind.has_status() {
+    // A machine tells what it has as it comes.
+    if kind.has_status() && kind != &NODE {
         remove(&mut object, "status");
     }
     let attributes = Attributes { call, operation: Operation::Create, name, old: None };

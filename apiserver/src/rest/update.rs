@@ -14,6 +14,7 @@ use crate::http::Outcome;
 use crate::kinds::value::{at, items, object_mut, remove, str_at};
 use crate::pipeline::allowed;
 use crate::quota::Charge;
+use gantry_apimachinery::kinds::DEPLOYMENT;
 use gantry_apimachinery::patch::apply::equal_but_times;
 use gantry_apimachinery::status::{FieldErrors, Status};
 use serde_json::Value;
@@ -172,14 +173,20 @@ fn preconditions(call: &Call<'_>, new: &Value, old: &Stored) -> Outcome<()> {
     Ok(())
 }
 
-/// A status write (an approval is one) changes the status, labels and annotations, as Kubernetes' status strategies do; any other leaves the
-/// status alone.
+/// A status write (an approval is one) changes the status, labels and annotations, as Kubernetes' status strategies do: of a custom
+/// resource the status alone, of a Deployment no labels. Any other write leaves the status alone.
 fn settle_parts(call: &Call<'_>, new: &mut Value, old: &Value) {
     if matches!(call.subresource, Some("status" | "approval")) {
         restore(new, old, &["status", "metadata"]);
-        restore(&mut new["metadata"], &old["metadata"], &["labels", "annotations", "managedFields"]);
-        // What is left out is not taken away.
-        keep(new, old, "status");
+        let written: &[&str] = match call.served.as_custom() {
+            Some(_) => &["managedFields"],
+            None if call.kind() == &DEPLOYMENT => &["annotations", "managedFields"],
+            None => &["labels", "annotations", "managedFields"],
+        };
+        restore(&mut new["metadata"], &old["metadata"], written);
+        if call.subresource == Some("approval") {
+            keep(new, old, "status");
+        }
         keep(&mut new["metadata"], &old["metadata"], "managedFields");
     } else if call.kind().has_status() {
         restore_field(new, old, "status");

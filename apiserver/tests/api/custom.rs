@@ -139,6 +139,37 @@ async fn lists_tables_selectors_and_watches_work() {
 }
 
 #[tokio::test]
+async fn whole_numbers_are_integers_however_they_are_written() {
+    let api = Api::new().await;
+    defined(&api).await;
+    let body = r#"{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 4.0, "replicas": 1e1}}"#;
+    let headers = [("content-type", "application/json")];
+    let made = api.send(http::Method::POST, WIDGETS, &headers, body).await;
+    assert!(made.text.contains("\"size\":4,") || made.text.contains("\"size\":4}"), "{}", made.text);
+    assert_eq!(api.get(&format!("{WIDGETS}/a/scale")).await.ok()["spec"]["replicas"], 10);
+    let before = made.ok();
+    let same = api.patch(MERGE, &format!("{WIDGETS}/a"), &json!({"spec": {"size": 4.0}})).await.ok();
+    assert_eq!(same["metadata"]["generation"], before["metadata"]["generation"]);
+    let applied = json!({"apiVersion": "example.com/v1", "kind": "Widget", "spec": {"size": 5.0}});
+    let applied = api.patch(APPLY, &format!("{WIDGETS}/a?fieldManager=m&force=true"), &applied).await;
+    assert!(applied.text.contains("\"size\":5,") || applied.text.contains("\"size\":5}"), "{}", applied.text);
+}
+
+#[tokio::test]
+async fn a_status_write_writes_the_status_alone() {
+    let api = Api::new().await;
+    defined(&api).await;
+    api.post(WIDGETS, &widget("a", 1)).await.ok();
+    let status = format!("{WIDGETS}/a/status");
+    let told = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"size": 9}, "status": {"replicas": 2}});
+    let told = api.patch(MERGE, &status, &told).await.ok();
+    assert_eq!((&told["status"]["replicas"], &told["spec"]["size"]), (&json!(2), &json!(1)));
+    assert!(told["metadata"].get("labels").is_none(), "{told}");
+    let removed = api.patch(JSON_PATCH, &status, &json!([{"op": "remove", "path": "/status"}])).await.ok();
+    assert!(removed.get("status").is_none(), "{removed}");
+}
+
+#[tokio::test]
 async fn versions_show_the_same_objects() {
     let api = Api::new().await;
     defined(&api).await;

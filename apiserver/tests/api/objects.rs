@@ -4,6 +4,20 @@ use crate::harness::{Api, CONFIG_MAPS, revision};
 use serde_json::json;
 
 #[tokio::test]
+async fn a_machine_comes_with_its_status_and_others_get_theirs() {
+    let api = Api::new().await;
+    let node = json!({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4"}}});
+    let node = api.post("/api/v1/nodes", &node).await.ok();
+    assert_eq!(node["status"]["capacity"]["cpu"], "4");
+    let volume = json!({"metadata": {"name": "v"}, "status": {"phase": "Bound"}, "spec": {
+        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}});
+    let volume = api.post("/api/v1/persistentvolumes", &volume).await.ok();
+    assert_ne!(volume["status"]["phase"], "Bound");
+    let reset = api.put("/api/v1/nodes/n/status", &json!({"metadata": {"name": "n"}})).await.ok();
+    assert!(reset["status"].get("capacity").is_none(), "{reset}");
+}
+
+#[tokio::test]
 async fn a_new_object_gets_its_identity() {
     let api = Api::new().await;
     let made = api.post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}, "data": {"k": "v"}})).await;
