@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -52,8 +51,11 @@ impl Net {
     pub fn wrapper(&self, name: &str) -> PathBuf {
         let path = self.scratch.path().join(name);
         let text = format!("#!/bin/sh\nexec nsenter --net=/proc/{}/ns/net {name} \"$@\"\n", self.pid());
-        std::fs::write(&path, text).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes it: a child that another test starts meanwhile would hold it open for writing, and what is written
+        // cannot be run.
+        let mut shell = Command::new("sh");
+        let written = shell.args(["-c", "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\""]).arg(&path).arg(text).status();
+        assert!(written.unwrap().success());
         path
     }
 
