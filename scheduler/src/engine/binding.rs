@@ -7,7 +7,7 @@ use crate::snapshot::{Assumed, Machine};
 
 impl Engine {
     /// Sends the machine's next bind, if none is under way and its state is current.
-    pub(super) fn launch(&mut self, machine: Machine, effects: &mut Vec<Effect>) {
+    pub(super) fn launch(&mut self, machine: Machine, now_ms: u64, effects: &mut Vec<Effect>) {
         loop {
             let is_current = self.snapshot.is_current(machine);
             let Some(lane) = self.lanes.get_mut(&machine) else { return };
@@ -20,8 +20,7 @@ impl Engine {
             };
             let still = self.snapshot.placement(assumed.uid()).is_some_and(|placed| placed.assumed);
             let Some(pending) = self.pending.get(assumed.uid()).filter(|_| still) else {
-                self.deciding.remove(assumed.uid());
-                self.snapshot.forget(assumed);
+                self.undo(assumed, now_ms);
                 continue;
             };
             effects.push(Effect::Bind(Bind {
@@ -39,18 +38,20 @@ impl Engine {
     }
 
     /// Placements that wait for this machine were decided from older news: they are decided again.
-    pub(super) fn abandon(&mut self, machine: Machine) {
+    pub(super) fn abandon(&mut self, machine: Machine, now_ms: u64) {
         let Some(lane) = self.lanes.get_mut(&machine) else { return };
         for assumed in std::mem::take(&mut lane.waiting) {
             let uid = assumed.uid().to_owned();
-            self.undo(assumed);
+            self.undo(assumed, now_ms);
             self.queue.again(&uid);
         }
     }
 
-    fn undo(&mut self, assumed: Assumed) {
+    /// The room that was counted on is free again, for whoever sleeps because of it.
+    fn undo(&mut self, assumed: Assumed, now_ms: u64) {
         self.deciding.remove(assumed.uid());
         self.snapshot.forget(assumed);
+        self.queue.wake(Wake::POD_GONE, now_ms);
     }
 
     pub(super) fn bind_ended(&mut self, uid: &str, outcome: BindOutcome, now_ms: u64, effects: &mut Vec<Effect>) {
@@ -63,7 +64,7 @@ impl Engine {
                 self.deciding.remove(uid);
                 if version < self.snapshot.allocation(machine).version {
                     // Somebody else's write came after ours.
-                    self.abandon(machine);
+                    self.abandon(machine, now_ms);
                 } else {
                     self.snapshot.allocation_written(machine, version);
                 }
@@ -76,21 +77,21 @@ impl Engine {
                 self.queue.wake(Wake::POD_PLACED, now_ms);
             }
             BindOutcome::Conflict(_) | BindOutcome::Unknown => {
-                self.undo(assumed);
-                self.abandon(machine);
+                self.undo(assumed, now_ms);
+                self.abandon(machine, now_ms);
                 self.snapshot.doubt_allocation(machine);
                 effects.push(Effect::ReadAllocation(node));
                 self.queue.retry(uid, now_ms);
             }
             BindOutcome::Gone | BindOutcome::Refused(_) => {
-                self.undo(assumed);
+                self.undo(assumed, now_ms);
                 if self.snapshot.allocation(machine).version != from {
-                    self.abandon(machine);
+                    self.abandon(machine, now_ms);
                 }
                 self.queue.retry(uid, now_ms);
             }
         }
-        self.launch(machine, effects);
+        self.launch(machine, now_ms, effects);
         self.unstall();
     }
 }

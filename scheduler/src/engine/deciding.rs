@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Effect, Engine, Nomination, Victim};
 use crate::explain;
+use crate::plugins::Wake;
 use crate::pod::PodInfo;
 use crate::preempt::preempt;
 use crate::schedule::{Decision, Profile, Unschedulable, schedule};
@@ -31,10 +32,14 @@ impl Engine {
         let profile = Profile { band: self.classes.band(&info.class) };
         match schedule(&self.snapshot, info, &profile, seed) {
             Decision::Placement(placement) => {
+                if held.is_some_and(|held| held != placement.machine) {
+                    // What was held for it is free.
+                    self.queue.wake(Wake::POD_GONE, now_ms);
+                }
                 let assumed = self.snapshot.assume(info.clone(), placement.machine);
                 self.deciding.insert(info.uid.clone(), placement.machine);
                 self.lanes.entry(placement.machine).or_default().waiting.push_back(assumed);
-                self.launch(placement.machine, effects);
+                self.launch(placement.machine, now_ms, effects);
             }
             Decision::Unschedulable(none) if none.is_catching_up() => {
                 self.stalled.insert(info.uid.clone());

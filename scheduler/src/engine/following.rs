@@ -45,10 +45,10 @@ impl Engine {
         if let Some(machine) = self.snapshot.find(name) {
             // With a bind under way this may be its own version; its answer will tell.
             if self.lanes.get(&machine).is_some_and(|lane| lane.in_flight.is_none()) {
-                self.abandon(machine);
+                self.abandon(machine, now_ms);
             }
         }
-        self.moved_on(effects);
+        self.moved_on(now_ms, effects);
     }
 
     pub(super) fn all_allocations(&mut self, all: &[Arc<NodeAllocation>], now_ms: u64, effects: &mut Vec<Effect>) {
@@ -75,7 +75,7 @@ impl Engine {
             && pod.spec.scheduling_gates.is_empty()
             && !pod.metadata.is_deleting();
         if !ours {
-            self.withdraw(uid);
+            self.withdraw(uid, now_ms);
             return;
         }
         if self.snapshot.placement(uid).is_some_and(|placed| !placed.assumed) {
@@ -91,20 +91,22 @@ impl Engine {
 
     fn bound(&mut self, pod: &Arc<Pod>, now_ms: u64) {
         let uid = pod.metadata.uid.as_str();
-        self.withdraw(uid);
+        self.withdraw(uid, now_ms);
         let info = PodInfo::read(pod);
         let known = self.snapshot.placement(uid);
         let same = known.is_some_and(|placed| {
             self.snapshot.name(placed.machine) == pod.spec.node_name && !placed.assumed && *placed.info == info
         });
+        // Somebody else placed it: what we had in mind for it is free.
+        let moved = known.is_some_and(|placed| self.snapshot.name(placed.machine) != pod.spec.node_name);
         if !same {
             self.snapshot.pod_bound(Arc::new(info), &pod.spec.node_name);
-            self.queue.wake(Wake::POD_PLACED, now_ms);
+            self.queue.wake(if moved { Wake::POD_PLACED.or(Wake::POD_GONE) } else { Wake::POD_PLACED }, now_ms);
         }
     }
 
     pub(super) fn pod_gone(&mut self, uid: &str, now_ms: u64) {
-        self.withdraw(uid);
+        self.withdraw(uid, now_ms);
         if !self.snapshot.pod_gone(uid) {
             return;
         }
@@ -134,20 +136,21 @@ impl Engine {
     }
 
     /// The pod does not want a machine from us any more.
-    fn withdraw(&mut self, uid: &str) {
+    fn withdraw(&mut self, uid: &str, now_ms: u64) {
         self.pending.remove(uid);
         self.queue.remove(uid);
         self.stalled.remove(uid);
         if let Some(nomination) = self.nominated.remove(uid) {
             self.snapshot.forget(nomination.hold);
+            self.queue.wake(Wake::POD_GONE, now_ms);
         }
     }
 
     /// A watch moved on: machines may be current again.
-    pub(super) fn moved_on(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn moved_on(&mut self, now_ms: u64, effects: &mut Vec<Effect>) {
         let waiting = self.lanes.iter().filter(|(_, lane)| lane.in_flight.is_none()).map(|(machine, _)| *machine);
         for machine in waiting.collect::<Vec<_>>() {
-            self.launch(machine, effects);
+            self.launch(machine, now_ms, effects);
         }
         self.unstall();
     }

@@ -195,7 +195,7 @@ impl Engine {
             Event::AllocationUnread(node) => effects.push(Effect::ReadAllocation(node)),
             Event::PodsReached(revision) => {
                 if self.snapshot.pods_reached(revision) {
-                    self.moved_on(&mut effects);
+                    self.moved_on(now_ms, &mut effects);
                 }
             }
             Event::Bind { uid, outcome } => self.bind_ended(&uid, outcome, now_ms, &mut effects),
