@@ -27,7 +27,7 @@ use arc_swap::ArcSwap;
 use gantry_apimachinery::clock::Clock;
 use gantry_apimachinery::kinds::{KINDS, Kind, StoreGroup};
 use gantry_apimachinery::status::Status;
-use gantry_store::{RangeRequest, Store, StoreError};
+use gantry_store::{KeyValue, RangeRequest, Store, StoreError};
 use std::sync::Arc;
 
 /// Bodies of writes that are being read or wait to be carried out, all together: beyond it clients come again later.
@@ -179,9 +179,15 @@ impl Core {
 
     /// An object as the store has it now.
     pub async fn live(&self, kind: &Kind, namespace: &str, name: &str) -> Outcome<Option<Stored>> {
+        let found = self.live_bytes(kind, namespace, name).await?;
+        found.map(|kv| Stored::read(kv.value, kv.mod_revision.0)).transpose()
+    }
+
+    /// As [`Self::live`], as it lies there.
+    pub async fn live_bytes(&self, kind: &Kind, namespace: &str, name: &str) -> Outcome<Option<KeyValue>> {
         let key = kind.key(namespace, name);
         let reply = self.stored_kind(kind).group.store.range(RangeRequest::key(key)).await.map_err(store_failure)?;
-        reply.kvs.into_iter().next().map(|kv| Stored::read(kv.value, kv.mod_revision.0)).transpose()
+        Ok(reply.kvs.into_iter().next())
     }
 
     /// From the cache, or from the store when the cache is known to be behind.

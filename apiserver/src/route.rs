@@ -26,7 +26,7 @@ use gantry_apimachinery::status::{Details, Status};
 use http::{HeaderMap, StatusCode, header};
 use parking_lot::Mutex;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Answers a request for a resource.
@@ -293,28 +293,20 @@ async fn posted(
     match (kind.group, kind.kind) {
         ("gantry.dev", "BindingBatch") => {
             let batch = Batch::read(object)?;
-            // Each namespace is asked about once.
-            let mut may: BTreeMap<&str, Outcome<()>> = BTreeMap::new();
-            for namespace in batch.namespaces() {
-                may.insert(namespace, may_bind(at, namespace).await);
-            }
-            let allowed =
-                |namespace: &str| may.get(namespace).cloned().unwrap_or_else(|| Err(Status::unauthorized().into()));
+            let may = may(at, &["create"], "pods", "binding", batch.namespaces()).await;
+            let allowed = |namespace: &str| in_namespace(&may, namespace);
             writer.value(StatusCode::OK, &batch::run(at.core, &batch, now, allowed).await?)
         }
         ("gantry.dev", "EventBatch") => {
             let events = Events::read(object)?;
-            let mut may: BTreeMap<String, Outcome<()>> = BTreeMap::new();
             let namespaces = events.namespaces();
             if namespaces.len() > events::MAX_NAMESPACES {
                 let most = events::MAX_NAMESPACES;
                 return Err(Status::bad_request(format!("items: of at most {most} namespaces at once")).into());
             }
-            for namespace in namespaces {
-                may.insert(namespace.to_owned(), may_tell(at, namespace).await);
-            }
-            let allowed =
-                |namespace: &str| may.get(namespace).cloned().unwrap_or_else(|| Err(Status::unauthorized().into()));
+            // A batch makes events, and brings them up to date.
+            let may = may(at, &["create", "patch"], "events", "", namespaces).await;
+            let allowed = |namespace: &str| in_namespace(&may, namespace);
             let options = WriteOptions::read(&at.query, &agent)?;
             let by = events::Writer { core: at.core, user: at.user, options, now, entropy: entropy() };
             writer.value(StatusCode::OK, &events.write(&by, allowed).await)
@@ -352,32 +344,37 @@ fn output(headers: &HeaderMap) -> Output {
     Output { projection: Projection::Whole, ..output }
 }
 
-async fn may_bind(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
-    let path = ResourcePath {
-        version: "v1".into(),
-        resource: "pods".into(),
-        namespace: namespace.into(),
-        subresource: "binding".into(),
-        ..ResourcePath::default()
-    };
-    let selector = FieldSelector::everything();
-    let what = attributes("create", &path, &selector);
-    allowed(at.core, at.user, &what).await
+/// Whether the caller may all of this in each namespace, which is asked about once.
+async fn may(
+    at: &Identified<'_>,
+    verbs: &[&str],
+    resource: &str,
+    subresource: &str,
+    namespaces: BTreeSet<&str>,
+) -> BTreeMap<String, Outcome<()>> {
+    let mut may = BTreeMap::new();
+    for namespace in namespaces {
+        let path = ResourcePath {
+            version: "v1".into(),
+            resource: resource.into(),
+            namespace: namespace.into(),
+            subresource: subresource.into(),
+            ..ResourcePath::default()
+        };
+        let selector = FieldSelector::everything();
+        let mut all = Ok(());
+        for verb in verbs {
+            if all.is_ok() {
+                all = allowed(at.core, at.user, &attributes(verb, &path, &selector)).await;
+            }
+        }
+        may.insert(namespace.to_owned(), all);
+    }
+    may
 }
 
-/// A batch makes events, and brings them up to date.
-async fn may_tell(at: &Identified<'_>, namespace: &str) -> Outcome<()> {
-    let path = ResourcePath {
-        version: "v1".into(),
-        resource: "events".into(),
-        namespace: namespace.into(),
-        ..ResourcePath::default()
-    };
-    let selector = FieldSelector::everything();
-    for verb in ["create", "patch"] {
-        allowed(at.core, at.user, &attributes(verb, &path, &selector)).await?;
-    }
-    Ok(())
+fn in_namespace(may: &BTreeMap<String, Outcome<()>>, namespace: &str) -> Outcome<()> {
+    may.get(namespace).cloned().unwrap_or_else(|| Err(Status::unauthorized().into()))
 }
 
 #[cfg(test)]

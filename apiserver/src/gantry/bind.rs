@@ -12,7 +12,7 @@ use crate::rest::stored::Stored;
 use gantry_apimachinery::kinds::{AT_MOST_ONE_CLAIM, NODE, NODE_ALLOCATION, POD};
 use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
-use gantry_store::{Compare, KeyValue, Op, OpReply, RangeRequest, Revision, Txn, TxnReply};
+use gantry_store::{Compare, KeyValue, Op, OpReply, Revision, Txn, TxnReply};
 use serde_json::{Map, Value};
 
 /// Times that a plain bind decides again before it answers 409.
@@ -106,7 +106,7 @@ impl Bind<'_> {
     pub fn lost(&self, reply: TxnReply, basis: Basis) -> Outcome<Lost> {
         let mut found = reply.ops.into_iter().map(OpReply::into_key_value);
         let read = |kv: Option<KeyValue>| kv.map(|kv| Stored::read(kv.value, kv.mod_revision.0)).transpose();
-        let pod = found.next().flatten().map(|kv| Text { bytes: kv.value, revision: kv.mod_revision.0 });
+        let pod = found.next().flatten().map(Text::from);
         let allocation = read(found.next().flatten())?;
         let claim = match &basis.claim {
             Some((identity, _)) => Some((identity.clone(), read(found.next().flatten())?)),
@@ -124,9 +124,7 @@ pub async fn latest(core: &Core, namespace: &str, name: &str, fresh: bool) -> Ou
     if !fresh && let Some(pod) = core.cached(&POD, namespace, name) {
         return Ok(Some(Text { bytes: pod.json(), revision: pod.revision }));
     }
-    let range = RangeRequest::key(POD.key(namespace, name));
-    let reply = core.stored_kind(&POD).group.store.range(range).await.map_err(store_failure)?;
-    Ok(reply.kvs.into_iter().next().map(|kv| Text { bytes: kv.value, revision: kv.mod_revision.0 }))
+    Ok(core.live_bytes(&POD, namespace, name).await?.map(Text::from))
 }
 
 /// `POST pods/binding`: checks the machine's room against the cache at the allocation's version, then binds from that version.

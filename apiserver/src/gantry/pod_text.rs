@@ -8,6 +8,7 @@ use crate::http::Outcome;
 use bytes::Bytes;
 use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
+use gantry_store::KeyValue;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::{RawValue, to_raw_value};
@@ -21,6 +22,12 @@ pub struct Text {
     /// As it is stored, or with its resource version.
     pub bytes: Bytes,
     pub revision: u64,
+}
+
+impl From<KeyValue> for Text {
+    fn from(kv: KeyValue) -> Self {
+        Self { bytes: kv.value, revision: kv.mod_revision.0 }
+    }
 }
 
 type Parts<'a> = BTreeMap<&'a str, &'a RawValue>;

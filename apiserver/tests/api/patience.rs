@@ -54,15 +54,16 @@ async fn slow_bodies_of_one_leave_room_for_others() {
     assert_eq!(jane.post(CONFIG_MAPS, &object("b")).await.code, 201);
 }
 
-/// A store that at some point stops answering writes.
+/// A store that at some point stops answering writes, and whose watches tell everything as late as it says.
 #[derive(Default)]
-struct Stalls {
+struct Troubled {
     inner: MemStore,
     stalled: AtomicBool,
+    late: Duration,
 }
 
 #[async_trait::async_trait]
-impl Store for Stalls {
+impl Store for Troubled {
     async fn txn(&self, txn: Txn) -> Result<TxnReply, StoreError> {
         if self.stalled.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
@@ -76,52 +77,12 @@ impl Store for Stalls {
         self.inner.range(request).await
     }
     async fn watch(&self, request: WatchRequest) -> Result<Watch, StoreError> {
-        self.inner.watch(request).await
-    }
-    async fn read_revision(&self) -> Result<Revision, StoreError> {
-        self.inner.read_revision().await
-    }
-    async fn compact(&self, revision: Revision) -> Result<(), StoreError> {
-        self.inner.compact(revision).await
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_write_that_the_store_never_answers_ends() {
-    let store = Arc::new(Stalls::default());
-    let api = Api::over_state(store.clone()).await;
-    let body = json!({"metadata": {"name": "a"}});
-    api.post(CONFIG_MAPS, &body).await.ok();
-    store.stalled.store(true, Ordering::Relaxed);
-    let late = api.post(CONFIG_MAPS, &json!({"metadata": {"name": "b"}})).await;
-    assert_eq!(late.failure(), "504 Timeout Timeout: request did not complete within the allotted timeout");
-}
-
-/// A store whose watches tell everything late.
-#[derive(Default)]
-struct Late {
-    inner: Arc<MemStore>,
-}
-
-const LATE: Duration = Duration::from_millis(100);
-
-#[async_trait::async_trait]
-impl Store for Late {
-    async fn txn(&self, txn: Txn) -> Result<TxnReply, StoreError> {
-        self.inner.txn(txn).await
-    }
-    async fn txn_batch(&self, txns: Vec<Txn>) -> Result<Vec<Result<TxnReply, StoreError>>, StoreError> {
-        self.inner.txn_batch(txns).await
-    }
-    async fn range(&self, request: RangeRequest) -> Result<RangeReply, StoreError> {
-        self.inner.range(request).await
-    }
-    async fn watch(&self, request: WatchRequest) -> Result<Watch, StoreError> {
         let mut inner = self.inner.watch(request).await?;
+        let late = self.late;
         let (sender, receiver) = tokio::sync::mpsc::channel(64);
         tokio::spawn(async move {
             while let Some(batch) = inner.next().await {
-                tokio::time::sleep(LATE).await;
+                tokio::time::sleep(late).await;
                 if sender.send(batch).await.is_err() {
                     return;
                 }
@@ -137,10 +98,21 @@ impl Store for Late {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_store_never_answers_ends() {
+    let store = Arc::new(Troubled::default());
+    let api = Api::over_state(store.clone()).await;
+    let body = json!({"metadata": {"name": "a"}});
+    api.post(CONFIG_MAPS, &body).await.ok();
+    store.stalled.store(true, Ordering::Relaxed);
+    let late = api.post(CONFIG_MAPS, &json!({"metadata": {"name": "b"}})).await;
+    assert_eq!(late.failure(), "504 Timeout Timeout: request did not complete within the allotted timeout");
+}
+
 /// Its condition is one more write, which comes later than the definition itself.
 #[tokio::test(start_paused = true)]
 async fn a_new_definition_serves_whoever_asks_next() {
-    let api = Api::over_state(Arc::new(Late::default())).await;
+    let api = Api::over_state(Arc::new(Troubled { late: Duration::from_millis(100), ..Troubled::default() })).await;
     let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {
         "group": "example.com", "scope": "Cluster", "names": {"plural": "widgets", "kind": "Widget"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
