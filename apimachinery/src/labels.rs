@@ -8,20 +8,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// All requirements must hold. No requirement matches everything.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Selector {
     requirements: Vec<Requirement>,
     /// Matches nothing, whatever the requirements: a null `LabelSelector`.
     nothing: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Requirement {
     pub key: String,
     pub op: Op,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     Equals(String),
     NotEquals(String),

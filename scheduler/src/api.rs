@@ -53,10 +53,20 @@ projection! {
         tolerations: Vec<Toleration>,
         topology_spread_constraints: Vec<SpreadConstraint>,
         volumes: Vec<Volume>,
+        resources: ContainerResources,
+        termination_grace_period_seconds: Option<i64>,
     }
     Volume { persistent_volume_claim: Option<Claim>, }
     Claim { claim_name: String, }
-    PodStatus { phase: String, conditions: Vec<Condition>, nominated_node_name: String, start_time: Option<Timestamp>, }
+    PodStatus {
+        phase: String,
+        conditions: Vec<Condition>,
+        nominated_node_name: String,
+        start_time: Option<Timestamp>,
+        container_statuses: Vec<ContainerStatus>,
+        init_container_statuses: Vec<ContainerStatus>,
+    }
+    ContainerStatus { name: String, allocated_resources: Amounts, resources: ContainerResources, }
     Named { name: String, }
     Condition {
         r#type: String,
@@ -65,7 +75,7 @@ projection! {
         message: String,
         last_transition_time: Option<Timestamp>,
     }
-    Container { image: String, restart_policy: String, resources: ContainerResources, ports: Vec<ContainerPort>, }
+    Container { name: String, image: String, restart_policy: String, resources: ContainerResources, ports: Vec<ContainerPort>, }
     ContainerResources { requests: Amounts, }
     ContainerPort { host_port: u16, container_port: u16, protocol: String, #[serde(rename = "hostIP")] host_ip: String, }
     Affinity { node_affinity: NodeAffinity, pod_affinity: PodAffinity, pod_anti_affinity: PodAffinity, }
@@ -75,6 +85,7 @@ projection! {
     }
     NodeSelector { node_selector_terms: Vec<NodeSelectorTerm>, }
     NodeSelectorTerm { match_expressions: Vec<NodeRequirement>, match_fields: Vec<NodeRequirement>, }
+    #[derive(Eq, PartialOrd, Ord, Hash)]
     NodeRequirement { key: String, operator: String, values: Vec<String>, }
     PreferredNodeTerm { weight: i64, preference: NodeSelectorTerm, }
     PodAffinity {
@@ -90,6 +101,7 @@ projection! {
         mismatch_label_keys: Vec<String>,
     }
     WeightedPodAffinityTerm { weight: i64, pod_affinity_term: PodAffinityTerm, }
+    #[derive(Eq, PartialOrd, Ord, Hash)]
     Toleration { key: String, operator: String, value: String, effect: String, }
     SpreadConstraint {
         max_skew: i64,
@@ -110,9 +122,16 @@ projection! {
     NodeAllocation { metadata: ObjectMeta, writes: u64, }
     PriorityClass { metadata: ObjectMeta, value: i64, }
     Namespace { metadata: ObjectMeta, }
+    PodGroup { metadata: ObjectMeta, spec: PodGroupSpec, }
+    PodGroupSpec { min_member: u32, schedule_timeout_seconds: Option<u32>, }
+    BatchCapacity { metadata: ObjectMeta, spec: BatchCapacitySpec, }
+    BatchCapacitySpec { lendable: Amounts, }
+    PodDisruptionBudget { metadata: ObjectMeta, spec: BudgetSpec, status: BudgetStatus, }
+    BudgetSpec { selector: Option<LabelSelector>, }
+    BudgetStatus { disruptions_allowed: i64, }
 }
 
-object! { Pod Node NodeAllocation PriorityClass Namespace }
+object! { Pod Node NodeAllocation PriorityClass Namespace PodGroup BatchCapacity PodDisruptionBudget }
 
 impl Pod {
     /// Its containers have ended: it takes no room.

@@ -1,45 +1,45 @@
 //! Says in one line why a pod fits nowhere: how many machines refuse it for which reason, the most frequent first, and how
 //! far off the nearest one is. Never decides anything.
 
-use std::collections::BTreeMap;
+use crate::plugins::{Reason, Resource};
+use crate::schedule::{Refused, Unschedulable};
+use crate::snapshot::Snapshot;
 
-use crate::plugins::Reason;
-use crate::schedule::Unschedulable;
-
-/// `0/3 machines: 2 short of cpu: wants 8, 1.4 free; 1 cordoned`.
-pub fn message(none: &Unschedulable) -> String {
+/// `0/3 machines: 2 short of cpu: wants 8, 1.4 free on node-2; 1 cordoned`.
+pub fn message(snapshot: &Snapshot, none: &Unschedulable) -> String {
     if none.machines == 0 {
         return "0/0 machines: there is no machine yet".to_owned();
     }
-    let mut groups: BTreeMap<String, (usize, Option<(i64, i64)>)> = BTreeMap::new();
-    for reason in none.refusals.values().flatten() {
-        let (count, nearest) = groups.entry(headline(reason)).or_default();
-        *count += 1;
-        if let Reason::Short(short) = reason {
-            let free = nearest.map_or(short.free, |(_, free)| free.max(short.free));
-            *nearest = Some((short.wants, free));
-        }
-    }
-    let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
-    let parts: Vec<String> = groups
-        .into_iter()
-        .map(|(headline, (count, nearest))| match nearest {
-            Some((wants, free)) => {
-                let resource = headline.strip_prefix("short of ").unwrap_or(&headline);
-                format!("{count} {headline}: wants {}, {} free", amount(resource, wants), amount(resource, free))
-            }
-            None => format!("{count} {headline}"),
-        })
-        .collect();
+    let mut groups: Vec<(&Reason, &Refused)> = none.reasons.iter().collect();
+    groups.sort_by_key(|(_, refused)| std::cmp::Reverse(refused.machines));
+    let parts: Vec<String> = groups.into_iter().map(|(reason, refused)| part(snapshot, reason, refused)).collect();
     format!("0/{} machines: {}", none.machines, parts.join("; "))
 }
 
-fn headline(reason: &Reason) -> String {
+fn part(snapshot: &Snapshot, reason: &Reason, refused: &Refused) -> String {
+    let (count, what) = (refused.machines, headline(snapshot, reason));
+    match (reason, refused.nearest) {
+        (Reason::Short { resource, .. }, Some(near)) => {
+            let (wants, free) = (amount(snapshot, *resource, near.wants), amount(snapshot, *resource, near.free));
+            let most = if count > 1 { format!(" at most, on {}", snapshot.name(near.machine)) } else { String::new() };
+            format!("{count} {what}: wants {wants}, {free} free{most}")
+        }
+        _ => format!("{count} {what}"),
+    }
+}
+
+/// As the end of "3 machines …".
+pub fn headline(snapshot: &Snapshot, reason: &Reason) -> String {
     match reason {
-        Reason::Short(short) => format!("short of {}", short.resource),
+        Reason::Short { resource, .. } => format!("short of {}", resource.name(snapshot)),
+        Reason::Kept(resource) => {
+            format!("in a zone whose last 1 % of {} is kept for production", resource.name(snapshot))
+        }
         Reason::Unschedulable => "cordoned".to_owned(),
-        Reason::Taint(taint) => format!("with taint {taint} that the pod does not tolerate"),
+        Reason::Taint(taint) => {
+            let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
+            format!("with taint {}{value}:{} that the pod does not tolerate", taint.key, taint.effect)
+        }
         Reason::NodeAffinity => "not matching the pod's node selector or affinity".to_owned(),
         Reason::Port(port) => format!("with host port {port} taken"),
         Reason::Affinity => "without the pods that its affinity asks for".to_owned(),
@@ -54,11 +54,11 @@ fn headline(reason: &Reason) -> String {
 }
 
 /// An amount as people write it: `1.4` CPUs, `512Mi`.
-fn amount(resource: &str, amount: i64) -> String {
+pub fn amount(snapshot: &Snapshot, resource: Resource, amount: i64) -> String {
     match resource {
-        "cpu" => decimal(amount, 1000),
-        "memory" | "ephemeral-storage" => bytes(amount),
-        name if name.starts_with("hugepages-") => bytes(amount),
+        Resource::Cpu => decimal(amount, 1000),
+        Resource::Memory | Resource::Ephemeral => bytes(amount),
+        Resource::Other(id) if snapshot.resource_name(id).starts_with("hugepages-") => bytes(amount),
         _ => amount.to_string(),
     }
 }
@@ -82,46 +82,57 @@ fn decimal(amount: i64, unit: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::resources::Shortfall;
+    use serde_json::json;
 
-    fn short(resource: &str, wants: i64, free: i64) -> Reason {
-        Reason::Short(Shortfall { resource: resource.into(), wants, free })
+    use super::*;
+    use crate::class::Classes;
+    use crate::plugins::testing::{Cluster, changed};
+    use crate::schedule;
+
+    fn told(cluster: &mut Cluster, spec: serde_json::Value) -> String {
+        let info = cluster.snapshot.adopt(cluster.pod("p", spec));
+        let class = Classes::default().of(&mut cluster.snapshot, &info, "");
+        message(&cluster.snapshot, &schedule::explain(&cluster.snapshot, &class))
+    }
+
+    fn wants(requests: serde_json::Value) -> serde_json::Value {
+        json!({"containers": [{"resources": {"requests": requests}}]})
     }
 
     #[test]
     fn counts_the_most_frequent_first_and_the_nearest_machine() {
-        let check = |refusals: Vec<Vec<Reason>>, expect: &str| {
-            let machines = refusals.len();
-            let refusals = refusals.into_iter().enumerate().collect();
-            assert_eq!(message(&Unschedulable { machines, refusals, ..Unschedulable::default() }), expect);
-        };
-        check(vec![], "0/0 machines: there is no machine yet");
-        check(vec![vec![short("cpu", 8000, 1400)]], "0/1 machines: 1 short of cpu: wants 8, 1.4 free");
-        check(
-            vec![
-                vec![Reason::Unschedulable],
-                vec![short("cpu", 8000, 1400), short("memory", 3 << 30, 1 << 29)],
-                vec![short("cpu", 8000, 2250)],
-            ],
-            "0/3 machines: 2 short of cpu: wants 8, 2.2 free; 1 cordoned; 1 short of memory: wants 3Gi, 512Mi free",
+        let mut cluster = Cluster::default();
+        assert_eq!(told(&mut cluster, json!({})), "0/0 machines: there is no machine yet");
+        cluster.machine("a", json!({"status": {"allocatable": {"cpu": "1450m", "memory": "512Mi", "pods": "1"}}}));
+        assert_eq!(told(&mut cluster, wants(json!({"cpu": "8"}))), "0/1 machines: 1 short of cpu: wants 8, 1.4 free");
+        cluster.machine("b", json!({"status": {"allocatable": {"cpu": "2250m", "memory": "4Gi", "pods": "1"}}}));
+        cluster.machine("c", json!({"spec": {"unschedulable": true}}));
+        assert_eq!(
+            told(&mut cluster, wants(json!({"cpu": "8", "memory": "3Gi"}))),
+            "0/3 machines: 2 short of cpu: wants 8, 2.2 free at most, on b; 1 short of memory: wants 3Gi, 512Mi free; \
+             1 cordoned"
         );
-        check(
-            vec![vec![Reason::Taint("k=v:NoSchedule".into())], vec![Reason::Port("80/TCP".into())]],
-            "0/2 machines: 1 with host port 80/TCP taken; 1 with taint k=v:NoSchedule that the pod does not tolerate",
+        assert_eq!(
+            told(&mut cluster, wants(json!({"example.com/gpu": "2"}))),
+            "0/3 machines: 2 short of example.com/gpu: wants 2, 0 free at most, on a; 1 cordoned"
         );
+        let info = changed(cluster.pod("other", json!({})), |spec| spec.requests.pods = 2);
+        let info = cluster.snapshot.adopt(info);
+        let class = Classes::default().of(&mut cluster.snapshot, &info, "");
+        let all = schedule::explain(&cluster.snapshot, &class);
+        assert!(message(&cluster.snapshot, &all).starts_with("0/3 machines: 2 short of pods: wants 2, 1 free"));
     }
 
     #[test]
     fn amounts_are_for_people() {
-        let check = |resource: &str, value: i64, expect: &str| assert_eq!(amount(resource, value), expect);
-        check("cpu", 8000, "8");
-        check("cpu", 1450, "1.4");
-        check("cpu", 50, "0.05");
-        check("cpu", 0, "0");
-        check("memory", 1536 << 20, "1.5Gi");
-        check("memory", 100, "100");
-        check("example.com/gpu", 2, "2");
-        check("pods", 110, "110");
+        let snapshot = Snapshot::default();
+        let check = |resource, value: i64, expect: &str| assert_eq!(amount(&snapshot, resource, value), expect);
+        check(Resource::Cpu, 8000, "8");
+        check(Resource::Cpu, 1450, "1.4");
+        check(Resource::Cpu, 50, "0.05");
+        check(Resource::Cpu, 0, "0");
+        check(Resource::Memory, 1536 << 20, "1.5Gi");
+        check(Resource::Memory, 100, "100");
+        check(Resource::Pods, 110, "110");
     }
 }

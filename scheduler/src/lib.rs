@@ -13,6 +13,8 @@ pub mod schedule;
 pub mod snapshot;
 
 pub mod api;
+pub mod bits;
+pub mod class;
 pub mod pod;
 pub mod resources;
 pub mod selector;

@@ -1,6 +1,7 @@
 //! A pod as decisions see it: what it takes, what it demands and what it prefers, read once. Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gantry_apimachinery::labels::{LabelSelector, LabelSelectorRequirement, Selector};
 
@@ -8,15 +9,15 @@ use crate::api::{NodeSelectorTerm, Pod, PodAffinityTerm, PreferredNodeTerm, Spre
 use crate::resources::Resources;
 use crate::selector::Term;
 
-/// Which rules of placement a pod's priority class asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Which rules of placement a pod's priority class asks for. From the least to the most important.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Band {
-    Production,
+    BestEffort,
+    Batch,
     /// No `gantry.dev/band` label: plain Kubernetes semantics.
     #[default]
     Ordinary,
-    Batch,
-    BestEffort,
+    Production,
 }
 
 impl Band {
@@ -28,9 +29,14 @@ impl Band {
             _ => Band::Ordinary,
         }
     }
+
+    /// Its requests are reserved; the other bands use what is reserved and idle.
+    pub fn is_reserved(self) -> bool {
+        matches!(self, Band::Production | Band::Ordinary)
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
     pub protocol: String,
     pub address: String,
@@ -46,19 +52,25 @@ impl HostPort {
     }
 }
 
-/// Which pods a rule is about, and what "together" means.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AffinityTerm {
+/// Which pods a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodRule {
     pub selector: Selector,
     /// By name; with `namespace_selector` as well.
     pub namespaces: BTreeSet<String>,
     pub namespace_selector: Option<Selector>,
+}
+
+/// Pods to be near or away from, and what "near" means.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AffinityTerm {
+    pub rule: PodRule,
     pub topology_key: String,
     /// For preferences; 0 in demands.
     pub weight: i64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spread {
     pub max_skew: i64,
     pub topology_key: String,
@@ -69,20 +81,15 @@ pub struct Spread {
     pub honor_taints: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct PodInfo {
+/// All that decides where a pod may run but its labels. Pods of one template share it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Spec {
     pub namespace: String,
-    pub name: String,
-    pub uid: String,
-    pub labels: BTreeMap<String, String>,
-    /// The uid of the controller that made it: pods of one template.
+    /// The uid of the controller that made it.
     pub owner: String,
     pub priority: i64,
     pub class: String,
     pub may_preempt: bool,
-    pub created_us: i64,
-    /// It is stopping: it takes room but is not counted for spreading.
-    pub deleting: bool,
     pub requests: Resources,
     pub ports: Vec<HostPort>,
     pub images: Vec<String>,
@@ -98,10 +105,70 @@ pub struct PodInfo {
     /// Weighted; negative for anti-affinity.
     pub preferences: Vec<AffinityTerm>,
     pub spread: Vec<Spread>,
+    /// The gang that it is placed with.
+    pub gang: Option<Gang>,
+    /// What its containers get to end by themselves.
+    pub grace_s: i64,
+}
+
+/// Pods that are placed together or not at all.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Gang {
+    pub name: String,
+    /// From the pod's label; a PodGroup says it otherwise.
+    pub min_member: Option<u32>,
+}
+
+/// A namespace and the labels of pods in it: what other pods' rules look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tags {
+    pub namespace: String,
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodInfo {
+    pub name: Box<str>,
+    pub uid: Arc<str>,
+    pub created_us: i64,
+    /// When its machine began with it; `created_us` until then.
+    pub started_us: i64,
+    /// It is stopping: it takes room but is not counted for spreading.
+    pub deleting: bool,
+    pub tags: Arc<Tags>,
+    pub spec: Arc<Spec>,
+}
+
+impl std::ops::Deref for PodInfo {
+    type Target = Spec;
+
+    fn deref(&self) -> &Spec {
+        &self.spec
+    }
 }
 
 impl PodInfo {
     pub fn read(pod: &Pod) -> Self {
+        let meta = &pod.metadata;
+        let created_us = meta.creation_timestamp.map_or(0, |t| t.micros());
+        PodInfo {
+            name: meta.name.as_str().into(),
+            uid: meta.uid.as_str().into(),
+            created_us,
+            started_us: pod.status.start_time.map_or(created_us, |t| t.micros()),
+            deleting: meta.is_deleting(),
+            tags: Arc::new(Tags { namespace: meta.namespace.clone(), labels: meta.labels.clone() }),
+            spec: Arc::new(Spec::read(pod)),
+        }
+    }
+
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Spec {
+    fn read(pod: &Pod) -> Self {
         let (meta, spec) = (&pod.metadata, &pod.spec);
         let affinity = &spec.affinity;
         let node = &affinity.node_affinity;
@@ -114,26 +181,17 @@ impl PodInfo {
             .chain(apart.preferred_during_scheduling_ignored_during_execution.iter().map(|w| (w, -1)))
             .map(|(w, sign)| term(&w.pod_affinity_term, sign * w.weight));
         let node_preference = |p: &PreferredNodeTerm| (p.weight, Term::read(&p.preference));
-        PodInfo {
+        let claims = spec.volumes.iter().filter_map(|v| v.persistent_volume_claim.as_ref());
+        Spec {
             namespace: meta.namespace.clone(),
-            name: meta.name.clone(),
-            uid: meta.uid.to_string(),
-            labels: meta.labels.clone(),
             owner: meta.controller().map(|o| o.uid.to_string()).unwrap_or_default(),
             priority: spec.priority,
             class: spec.priority_class_name.clone(),
             may_preempt: spec.preemption_policy != "Never",
-            created_us: meta.creation_timestamp.map_or(0, |t| t.micros()),
-            deleting: meta.is_deleting(),
-            requests: Resources::of_pod(spec),
+            requests: Resources::of_pod(pod),
             ports: host_ports(pod),
-            images: spec.containers.iter().map(|c| c.image.clone()).collect(),
-            claims: spec
-                .volumes
-                .iter()
-                .filter_map(|v| v.persistent_volume_claim.as_ref())
-                .map(|c| c.claim_name.clone())
-                .collect(),
+            images: spec.containers.iter().chain(&spec.init_containers).map(|c| c.image.clone()).collect(),
+            claims: claims.map(|c| c.claim_name.clone()).collect(),
             node_selector: spec.node_selector.clone(),
             node_terms: node
                 .required_during_scheduling_ignored_during_execution
@@ -149,12 +207,15 @@ impl PodInfo {
             anti_affinity: required(&apart.required_during_scheduling_ignored_during_execution),
             preferences: preferred.collect(),
             spread: spec.topology_spread_constraints.iter().map(|c| spread(c, &meta.labels)).collect(),
+            gang: gang(&meta.labels),
+            grace_s: spec.termination_grace_period_seconds.unwrap_or(30),
         }
     }
+}
 
-    pub fn key(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
-    }
+fn gang(labels: &BTreeMap<String, String>) -> Option<Gang> {
+    let name = labels.get("gantry.dev/pod-group")?.clone();
+    Some(Gang { name, min_member: labels.get("gantry.dev/min-member").and_then(|n| n.parse().ok()) })
 }
 
 fn host_ports(pod: &Pod) -> Vec<HostPort> {
@@ -209,10 +270,13 @@ fn affinity_term(term: &PodAffinityTerm, weight: i64, own_ns: &str, own: &BTreeM
         namespaces.insert(own_ns.to_owned());
     }
     let base = term.label_selector.as_ref();
+    let narrowed = narrowed(base, &term.match_label_keys, &term.mismatch_label_keys, own);
     AffinityTerm {
-        selector: selector(narrowed(base, &term.match_label_keys, &term.mismatch_label_keys, own).as_ref()),
-        namespaces,
-        namespace_selector: term.namespace_selector.as_ref().map(|s| selector(Some(s))),
+        rule: PodRule {
+            selector: selector(narrowed.as_ref()),
+            namespaces,
+            namespace_selector: term.namespace_selector.as_ref().map(|s| selector(Some(s))),
+        },
         topology_key: term.topology_key.clone(),
         weight,
     }

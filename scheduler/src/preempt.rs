@@ -1,14 +1,22 @@
 //! Makes room for a pod that fits nowhere: on one machine, the fewest and least important pods that have a lower priority.
 //! Decides who must go; never ends anybody itself. A production pod never goes for another production pod.
+//!
+//! For production: fewest broken budgets, then fewest victims, of the lowest band, started last. For other pods as Kubernetes
+//! has it ("Pod Priority and Preemption"): fewest broken budgets, then the lowest highest priority, the lowest sum, the fewest.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::plugins::{Filter, PLUGINS};
+use gantry_apimachinery::labels::Selector;
+
+use crate::class::Class;
 use crate::pod::{Band, PodInfo};
-use crate::schedule::Unschedulable;
-use crate::snapshot::{Machine, Snapshot};
+use crate::schedule::does_with;
+use crate::snapshot::{Machine, Placed, Snapshot, Standing};
+
+/// Machines looked at: this many, or one in ten if that is more.
+const ENOUGH: usize = 100;
+const ENOUGH_PART: usize = 10;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preemption {
@@ -16,160 +24,124 @@ pub struct Preemption {
     pub victims: Vec<Arc<PodInfo>>,
 }
 
-/// What makes one choice better than another: the highest priority lost, the sum of them, how many, how old.
-type Cost = (i64, i64, usize, Reverse<i64>);
+/// A PodDisruptionBudget, as far as it protects pods from preemption.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Budget {
+    pub namespace: String,
+    pub selector: Selector,
+    pub allowed: i64,
+}
 
-/// The cheapest machine to make room on. `band` tells a priority class's band.
+impl Budget {
+    fn protects(&self, info: &PodInfo) -> bool {
+        // An empty selector protects every pod of the namespace.
+        self.namespace == info.namespace && self.selector.matches(&info.tags.labels)
+    }
+}
+
+/// What makes one choice better than another, the most important first.
+type Cost = (usize, i64, i64, i64, Reverse<i64>);
+
+/// The cheapest of these machines to make room on. `seed` says where to begin to look.
 pub fn preempt(
-    snapshot: &mut Snapshot,
-    pod: &PodInfo,
-    none: &Unschedulable,
-    band: impl Fn(&str) -> Band,
+    snapshot: &Snapshot,
+    class: &Class,
+    machines: &[Machine],
+    budgets: &[Budget],
+    seed: u64,
 ) -> Option<Preemption> {
-    if !pod.may_preempt {
+    if !class.spec.may_preempt || machines.is_empty() {
         return None;
     }
-    let own = band(&pod.class);
-    let may_go = |other: &PodInfo| {
-        other.priority < pod.priority && !(own == Band::Production && band(&other.class) == Band::Production)
-    };
+    let enough = ENOUGH.max(snapshot.slots() / ENOUGH_PART);
+    let start = usize::try_from(seed % machines.len() as u64).unwrap_or(0);
     let mut best: Option<(Cost, Preemption)> = None;
-    for (machine, reasons) in &none.refusals {
-        if !reasons.iter().all(|reason| reason.is_preemptible()) {
-            continue;
-        }
-        let Some(victims) = on_machine(snapshot, pod, *machine, may_go) else { continue };
-        let cost = cost(&victims);
+    let mut possible = 0;
+    for machine in machines[start..].iter().chain(&machines[..start]) {
+        let Some(found) = on_machine(snapshot, class, *machine, budgets) else { continue };
+        let cost = cost(class.band, snapshot, &found);
+        let victims = found.victims.iter().map(|victim| victim.info.clone()).collect();
         if best.as_ref().is_none_or(|(least, _)| cost < *least) {
             best = Some((cost, Preemption { machine: *machine, victims }));
+        }
+        possible += 1;
+        if possible >= enough {
+            break;
         }
     }
     best.map(|(_, preemption)| preemption)
 }
 
-fn cost(victims: &[Arc<PodInfo>]) -> Cost {
-    let highest = victims.iter().map(|v| v.priority).max().unwrap_or(i64::MIN);
-    // Every victim counts, also one of negative priority.
-    let sum = victims.iter().map(|v| v.priority.saturating_add(1 << 31)).fold(0, i64::saturating_add);
-    let oldest = victims.iter().map(|v| v.created_us).min().unwrap_or(i64::MAX);
-    (highest, sum, victims.len(), Reverse(oldest))
+/// Whether this pod may be ended for a pod of the class.
+pub fn may_go(class: &Class, other: &Placed) -> bool {
+    let production = class.band == Band::Production && other.band == Band::Production;
+    other.info.priority < class.spec.priority && !production
 }
 
-/// All that may go are taken away; then as many as still fit come back, the most important first.
-fn on_machine(
-    snapshot: &mut Snapshot,
-    pod: &PodInfo,
-    machine: Machine,
-    may_go: impl Fn(&PodInfo) -> bool,
-) -> Option<Vec<Arc<PodInfo>>> {
-    let mut candidates: Vec<Arc<PodInfo>> =
-        snapshot.pods_on(machine).filter(|p| !p.assumed && may_go(&p.info)).map(|p| p.info.clone()).collect();
-    candidates.sort_by_key(|c| (Reverse(c.priority), c.created_us, c.uid.clone()));
-    if candidates.is_empty() {
+struct Found<'a> {
+    victims: Vec<&'a Placed>,
+    broken: usize,
+}
+
+fn cost(band: Band, snapshot: &Snapshot, found: &Found) -> Cost {
+    let priorities = || found.victims.iter().map(|victim| victim.info.priority);
+    let highest = priorities().max().unwrap_or(i64::MIN);
+    // Every victim counts, also one of negative priority.
+    let sum = priorities().map(|p| p.saturating_add(1 << 31)).fold(0, i64::saturating_add);
+    let count = i64::try_from(found.victims.len()).unwrap_or(i64::MAX);
+    let started = Reverse(found.victims.iter().map(|v| v.info.started_us).min().unwrap_or(i64::MAX));
+    if band == Band::Production {
+        let band = found.victims.iter().map(|v| snapshot.band(&v.info.class)).max().unwrap_or_default();
+        return (found.broken, count, band as i64, sum, started);
+    }
+    (found.broken, highest, sum, count, started)
+}
+
+/// All that may go are taken away; then as many as still fit come back: first those whose budget would be broken, then the most
+/// important.
+fn on_machine<'a>(snapshot: &'a Snapshot, class: &Class, machine: Machine, budgets: &[Budget]) -> Option<Found<'a>> {
+    let may = |p: &&Placed| p.standing != Standing::Assumed && may_go(class, p);
+    // Room held for less important pods is simply taken.
+    let (held, mut stay): (Vec<&Placed>, Vec<&Placed>) =
+        snapshot.pods_on(machine).filter(may).partition(|p| p.standing == Standing::Held);
+    if stay.is_empty() {
         return None;
     }
-    let name = snapshot.name(machine).to_owned();
-    for candidate in &candidates {
-        snapshot.pod_gone(&candidate.uid);
+    stay.sort_by_key(|p| (Reverse(p.info.priority), p.info.started_us, p.info.uid.clone()));
+    let all: Vec<&Placed> = held.iter().chain(&stay).copied().collect();
+    if !does_with(snapshot, class, machine, &all) {
+        return None;
     }
-    let mut victims = Vec::new();
-    let possible = fits(snapshot, pod, machine);
-    for candidate in candidates {
-        snapshot.pod_bound(candidate.clone(), &name);
-        if possible && !fits(snapshot, pod, machine) {
-            snapshot.pod_gone(&candidate.uid);
-            victims.push(candidate);
+    let broken = breaking(budgets, &stay);
+    let (breaking, harmless): (Vec<_>, Vec<_>) = stay.iter().zip(&broken).partition(|(_, broken)| **broken);
+    let mut gone = all;
+    let mut found = Found { victims: Vec::new(), broken: 0 };
+    for (candidate, breaks) in breaking.into_iter().chain(harmless) {
+        gone.retain(|p| p.info.uid != candidate.info.uid);
+        if !does_with(snapshot, class, machine, &gone) {
+            gone.push(candidate);
+            found.victims.push(candidate);
+            found.broken += usize::from(*breaks);
         }
     }
-    for victim in &victims {
-        snapshot.pod_bound(victim.clone(), &name);
-    }
-    // Those that are going already need no push, but their room is waited for.
-    possible.then_some(victims)
+    Some(found)
 }
 
-fn fits(snapshot: &Snapshot, pod: &PodInfo, machine: Machine) -> bool {
-    let filters: Vec<Filter> = PLUGINS.iter().filter_map(|p| p.filter?(snapshot, pod)).collect();
-    filters.iter().all(|filter| filter(machine).is_ok())
-}
-
-/// The bands of the priority classes that there are.
-#[derive(Debug, Default)]
-pub struct Classes(BTreeMap<String, Band>);
-
-impl Classes {
-    pub fn set(&mut self, name: &str, label: Option<&str>) {
-        self.0.insert(name.to_owned(), Band::read(label));
-    }
-
-    pub fn remove(&mut self, name: &str) {
-        self.0.remove(name);
-    }
-
-    pub fn band(&self, name: &str) -> Band {
-        self.0.get(name).copied().unwrap_or_default()
-    }
+/// Which of these would be one more than their budget allows. Pods that are ending already cost a budget nothing.
+fn breaking(budgets: &[Budget], pods: &[&Placed]) -> Vec<bool> {
+    let mut left: Vec<i64> = budgets.iter().map(|budget| budget.allowed).collect();
+    let mut breaks = |info: &PodInfo| {
+        let mut broken = false;
+        for (budget, left) in budgets.iter().zip(&mut left) {
+            if !info.deleting && budget.protects(info) {
+                *left -= 1;
+                broken |= *left < 0;
+            }
+        }
+        broken
+    };
+    pods.iter().map(|placed| breaks(&placed.info)).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::plugins::testing::{Cluster, cpu, pod};
-    use crate::schedule::{Decision, Profile, schedule};
-
-    fn runs(cluster: &mut Cluster, name: &str, machine: &str, amount: &str, priority: i64) {
-        let info = PodInfo { priority, ..pod("ns", name, "", "", cpu(amount)) };
-        cluster.snapshot.pod_bound(Arc::new(info), machine);
-    }
-
-    fn chosen(
-        cluster: &mut Cluster,
-        amount: &str,
-        priority: i64,
-        band: fn(&str) -> Band,
-    ) -> Option<(String, Vec<String>)> {
-        let info = PodInfo { priority, ..pod("ns", "new", "", "", cpu(amount)) };
-        let Decision::Unschedulable(none) = schedule(&cluster.snapshot, &info, &Profile::default(), 0) else {
-            panic!("it fits")
-        };
-        let found = preempt(&mut cluster.snapshot, &info, &none, band)?;
-        cluster.snapshot.validate();
-        let name = cluster.snapshot.name(found.machine).to_owned();
-        Some((name, found.victims.iter().map(|v| v.name.clone()).collect()))
-    }
-
-    fn two_machines() -> Cluster {
-        let mut cluster = Cluster::default();
-        for name in ["a", "b"] {
-            cluster.machine(name, json!({"status": {"allocatable": {"cpu": "4", "pods": "9"}}}));
-        }
-        runs(&mut cluster, "a-high", "a", "2", 50);
-        runs(&mut cluster, "a-low", "a", "2", 1);
-        runs(&mut cluster, "b-mid", "b", "3", 20);
-        runs(&mut cluster, "b-low", "b", "1", 1);
-        cluster
-    }
-
-    #[test]
-    fn the_least_important_and_fewest_go() {
-        let ordinary = |_: &str| Band::Ordinary;
-        let check = |amount: &str, priority: i64, expect: Option<(&str, &[&str])>| {
-            let got = chosen(&mut two_machines(), amount, priority, ordinary);
-            let expect = expect.map(|(m, v)| (m.to_owned(), v.iter().map(|n| (*n).to_owned()).collect()));
-            assert_eq!(got, expect, "{amount} at {priority}");
-        };
-        check("2", 100, Some(("a", &["a-low"])));
-        check("1", 100, Some(("a", &["a-low"])));
-        check("3", 100, Some(("b", &["b-mid"])));
-        check("4", 30, Some(("b", &["b-mid", "b-low"])));
-        check("4", 1, None);
-        check("5", 100, None);
-    }
-
-    #[test]
-    fn production_does_not_go_for_production() {
-        assert_eq!(chosen(&mut two_machines(), "2", 100, |_| Band::Production), None);
-    }
-}
+mod tests;

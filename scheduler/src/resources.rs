@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::{Amounts, Container, PodSpec};
+use crate::api::{Amounts, Condition, Container, ContainerStatus, Pod};
+
+/// No pod asks for more than this of anything, and no machine has as much: sums of 65,535 pods cannot overflow.
+const MOST: i64 = 1 << 47;
 
 /// A vector of amounts. `pods` is a resource like the others: each pod takes one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resources {
     pub cpu_m: i64,
     pub memory: i64,
@@ -17,30 +20,60 @@ pub struct Resources {
 }
 
 impl Resources {
+    /// Negative amounts count as nothing, impossible ones as 2^47.
     pub fn read(amounts: &Amounts) -> Self {
         let mut read = Resources::default();
         for (name, amount) in amounts {
+            let bounded = |amount: i64| amount.clamp(0, MOST);
             match name.as_str() {
-                "cpu" => read.cpu_m = amount.milli(),
-                "memory" => read.memory = amount.value(),
-                "ephemeral-storage" => read.ephemeral = amount.value(),
-                "pods" => read.pods = amount.value(),
-                _ => drop(read.others.insert(name.clone(), amount.value())),
+                "cpu" => read.cpu_m = bounded(amount.milli()),
+                "memory" => read.memory = bounded(amount.value()),
+                "ephemeral-storage" => read.ephemeral = bounded(amount.value()),
+                "pods" => read.pods = bounded(amount.value()),
+                _ => drop(read.others.insert(name.clone(), bounded(amount.value()))),
             }
         }
         read
     }
 
-    /// What a pod takes: containers together, sidecars with them, init containers one after another, and the overhead.
-    pub fn of_pod(spec: &PodSpec) -> Self {
-        let requests = |c: &Container| Resources::read(&c.resources.requests);
+    /// What a machine has: always less than what a pod that asks for the impossible wants.
+    pub fn of_machine(allocatable: &Amounts) -> Self {
+        let mut has = Resources::read(allocatable);
+        let amounts = [&mut has.cpu_m, &mut has.memory, &mut has.ephemeral, &mut has.pods];
+        for amount in amounts.into_iter().chain(has.others.values_mut()) {
+            *amount = (*amount).min(MOST - 1);
+        }
+        has
+    }
+
+    /// What a pod takes: containers together, sidecars with them, init containers one after another; what the pod asks for as a
+    /// whole stands in for that; and the overhead. While a container is resized, the larger of what it has and what it asks
+    /// for. (Kubernetes: "Resource Management for Pods and Containers", "Sidecar Containers", "Resize CPU and Memory Resources".)
+    pub fn of_pod(pod: &Pod) -> Self {
+        let (spec, status) = (&pod.spec, &pod.status);
+        let refused = |c: &Condition| c.r#type == "PodResizePending" && c.reason == "Infeasible";
+        let infeasible = status.conditions.iter().any(refused);
+        let requests = |c: &Container, statuses: &[ContainerStatus]| {
+            let asked = Resources::read(&c.resources.requests);
+            match statuses.iter().find(|s| s.name == c.name) {
+                Some(s) if !s.allocated_resources.is_empty() || !s.resources.requests.is_empty() => {
+                    let mut held = Resources::read(&s.allocated_resources);
+                    held.raise(&Resources::read(&s.resources.requests));
+                    if !infeasible {
+                        held.raise(&asked);
+                    }
+                    held
+                }
+                _ => asked,
+            }
+        };
         let mut total = Resources::default();
         for container in &spec.containers {
-            total.add(&requests(container));
+            total.add(&requests(container, &status.container_statuses));
         }
         let (mut sidecars, mut peak) = (Resources::default(), Resources::default());
         for container in &spec.init_containers {
-            let own = requests(container);
+            let own = requests(container, &status.init_container_statuses);
             let mut while_starting = own.clone();
             while_starting.add(&sidecars);
             peak.raise(&while_starting);
@@ -50,9 +83,25 @@ impl Resources {
         }
         total.add(&sidecars);
         total.raise(&peak);
+        total.replace(&spec.resources.requests);
         total.add(&Resources::read(&spec.overhead));
         total.pods = 1;
         total
+    }
+
+    /// What a pod asks for as a whole counts instead of its containers' sum.
+    fn replace(&mut self, whole: &Amounts) {
+        let read = Resources::read(whole);
+        for name in whole.keys() {
+            match name.as_str() {
+                "cpu" => self.cpu_m = read.cpu_m,
+                "memory" => self.memory = read.memory,
+                name if name.starts_with("hugepages-") => {
+                    self.others.insert(name.to_owned(), read.others.get(name).copied().unwrap_or(0));
+                }
+                _ => {}
+            }
+        }
     }
 
     pub fn add(&mut self, more: &Resources) {
@@ -77,34 +126,6 @@ impl Resources {
             *own = with(*own, *amount);
         }
     }
-
-    fn other(&self, name: &str) -> i64 {
-        self.others.get(name).copied().unwrap_or(0)
-    }
-
-    /// What is asked for here and not free on a machine with `allocatable` of which `used` is taken.
-    pub fn short_of(&self, allocatable: &Resources, used: &Resources) -> Vec<Shortfall> {
-        let basic = [
-            ("cpu", self.cpu_m, allocatable.cpu_m - used.cpu_m),
-            ("memory", self.memory, allocatable.memory - used.memory),
-            ("ephemeral-storage", self.ephemeral, allocatable.ephemeral - used.ephemeral),
-            ("pods", self.pods, allocatable.pods - used.pods),
-        ];
-        let others =
-            self.others.iter().map(|(name, wants)| (name.as_str(), *wants, allocatable.other(name) - used.other(name)));
-        let short = basic.into_iter().chain(others).filter(|(_, wants, free)| *wants > 0 && wants > free);
-        short
-            .map(|(resource, wants, free)| Shortfall { resource: resource.to_owned(), wants, free: free.max(0) })
-            .collect()
-    }
-}
-
-/// One resource that a machine has too little of. CPU in thousandths.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shortfall {
-    pub resource: String,
-    pub wants: i64,
-    pub free: i64,
 }
 
 #[cfg(test)]
@@ -114,7 +135,7 @@ mod tests {
 
     fn requests(containers: Value, init: Value) -> Resources {
         let spec = json!({"containers": containers, "initContainers": init, "overhead": {"cpu": "10m"}});
-        Resources::of_pod(&serde_json::from_value(spec).unwrap())
+        Resources::of_pod(&serde_json::from_value(json!({"spec": spec})).unwrap())
     }
 
     #[test]
@@ -134,19 +155,34 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_for_can_be_short() {
-        let has = Resources { cpu_m: 2000, pods: 2, ..Resources::default() };
-        let used = Resources { cpu_m: 600, pods: 1, memory: 5, ..Resources::default() };
-        let check = |ask: Resources, expect: &[(&str, i64, i64)]| {
-            let short: Vec<_> = ask.short_of(&has, &used).into_iter().map(|s| (s.resource, s.wants, s.free)).collect();
-            let expect: Vec<_> = expect.iter().map(|(r, w, f)| ((*r).to_owned(), *w, *f)).collect();
-            assert_eq!(short, expect);
+    fn what_a_pod_asks_for_as_a_whole_stands_in_for_its_containers() {
+        let spec = json!({"containers": [{"resources": {"requests": {"cpu": "3", "memory": "1Ki", "x/gpu": "1"}}}],
+            "resources": {"requests": {"cpu": "2", "memory": "0", "x/gpu": "5"}}, "overhead": {"cpu": "1"}});
+        let total = Resources::of_pod(&serde_json::from_value(json!({"spec": spec})).unwrap());
+        assert_eq!((total.cpu_m, total.memory, total.others["x/gpu"]), (3_000, 0, 1));
+    }
+
+    #[test]
+    fn a_resize_takes_the_larger_until_it_is_done() {
+        let check = |asked: &str, status: Value, pending: Value, cpu_m: i64| {
+            let pod = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": asked}}}]},
+                "status": {"containerStatuses": [status], "conditions": pending}});
+            assert_eq!(Resources::of_pod(&serde_json::from_value(pod).unwrap()).cpu_m, cpu_m);
         };
-        let one = Resources { pods: 1, ..Resources::default() };
-        check(Resources { cpu_m: 1400, ..one.clone() }, &[]);
-        check(Resources { cpu_m: 1401, ..one.clone() }, &[("cpu", 1401, 1400)]);
-        check(Resources { memory: 1, ..one.clone() }, &[("memory", 1, 0)]);
-        check(Resources { pods: 2, ..one.clone() }, &[("pods", 2, 1)]);
-        check(Resources { others: BTreeMap::from([("x/gpu".into(), 1)]), ..one }, &[("x/gpu", 1, 0)]);
+        let status = |has: &str| json!({"name": "c", "allocatedResources": {"cpu": has}});
+        let infeasible = json!([{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]);
+        check("2", status("1"), json!([]), 2_000);
+        check("1", status("2"), json!([]), 2_000);
+        check("9", status("2"), infeasible, 2_000);
+        check("9", json!({"name": "other", "allocatedResources": {"cpu": "20"}}), json!([]), 9_000);
+    }
+
+    #[test]
+    fn impossible_amounts_never_fit_and_never_overflow() {
+        let amounts = |text: &str| serde_json::from_value(json!({"memory": text})).unwrap();
+        let (asks, has) = (Resources::read(&amounts("9000Pi")), Resources::of_machine(&amounts("9000Pi")));
+        assert!(asks.memory > has.memory);
+        assert_eq!(Resources::read(&amounts("-5Gi")).memory, 0);
+        assert!(asks.memory.checked_mul(65_535).is_some());
     }
 }

@@ -1,20 +1,17 @@
-//! The decision: one pod, one snapshot, one answer. Pure: the same arguments give the same answer.
+//! The decision: one pod of a class, one snapshot, one answer. Pure: the same arguments give the same answer.
 
 use std::collections::BTreeMap;
 
-use crate::plugins::{Filter, PLUGINS, Reason, Scale, Scorer, Wake};
-use crate::pod::{Band, PodInfo};
-use crate::snapshot::{Machine, Snapshot};
+use crate::bits::{WORD, ones};
+use crate::class::Class;
+use crate::plugins::{Reason, Scale, Wake};
+use crate::snapshot::{Machine, Placed, Snapshot, Standing};
 
 /// A walk stops after this many machines that would do, or after one in twenty if that is more.
 const ENOUGH: usize = 500;
 const ENOUGH_PART: usize = 20;
-
-/// How pods of a band are placed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
-    pub band: Band,
-}
+/// The best machines that an answer names, for a committer that finds the first one taken.
+const CHOICES: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -24,93 +21,211 @@ pub enum Decision {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    pub machine: Machine,
+    /// The best first.
+    pub choices: Vec<Machine>,
     pub feasible: usize,
     pub score: i64,
+}
+
+impl Placement {
+    pub fn machine(&self) -> Machine {
+        self.choices[0]
+    }
+}
+
+/// Machines that refuse for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub machines: usize,
+    /// Of those that are short of something, the machine that has most of it, what is wanted and what is free there.
+    pub nearest: Option<Nearest>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nearest {
+    pub machine: Machine,
+    pub wants: i64,
+    pub free: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unschedulable {
     /// Machines that there are.
     pub machines: usize,
-    /// Why each refused.
-    pub refusals: BTreeMap<Machine, Vec<Reason>>,
+    /// How many refused for which reason.
+    pub reasons: BTreeMap<Reason, Refused>,
+    /// Machines on which ending pods could cure every reason.
+    pub curable: Vec<Machine>,
     pub wake_on: Wake,
 }
 
 impl Unschedulable {
     /// Nothing is wrong with the pod: news of the machines is only on its way.
     pub fn is_catching_up(&self) -> bool {
-        let behind = |r: &Reason| matches!(r, Reason::CatchingUp | Reason::Unregistered);
-        self.refusals.values().flatten().any(behind)
+        self.reasons.contains_key(&Reason::CatchingUp) || self.reasons.contains_key(&Reason::Unregistered)
     }
 }
 
+/// Room for a decision's intermediate results, kept from one to the next.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    feasible: Vec<Machine>,
+    totals: Vec<i64>,
+    scores: Vec<i64>,
+}
+
 /// Where the pod should run, or why nowhere. `seed` chooses where the walk starts and between equals.
-pub fn schedule(snapshot: &Snapshot, pod: &PodInfo, profile: &Profile, seed: u64) -> Decision {
-    let filters: Vec<Filter> = PLUGINS.iter().filter_map(|p| p.filter?(snapshot, pod)).collect();
-    let slots = snapshot.slots();
-    let enough = ENOUGH.max(slots / ENOUGH_PART);
-    let start = if slots == 0 { 0 } else { usize::try_from(seed % slots as u64).unwrap_or(0) };
-    let mut feasible = Vec::new();
-    let mut none = Unschedulable { wake_on: Wake::MACHINE, ..Unschedulable::default() };
-    for machine in (start..slots).chain(0..start).filter(|m| snapshot.is_live(*m)) {
-        none.machines += 1;
-        match filters.iter().find_map(|filter| filter(machine).err()) {
-            Some(reasons) => {
-                none.wake_on = reasons.iter().fold(none.wake_on, |wake, reason| wake.or(reason.wake_on()));
-                none.refusals.insert(machine, reasons);
+pub fn schedule(snapshot: &Snapshot, class: &Class, seed: u64, scratch: &mut Scratch) -> Decision {
+    find(snapshot, class, seed, &mut scratch.feasible);
+    match best(snapshot, class, seed, scratch) {
+        Some(placement) => Decision::Placement(placement),
+        None => Decision::Unschedulable(explain(snapshot, class)),
+    }
+}
+
+/// Enough machines that would do, from where the seed points.
+fn find(snapshot: &Snapshot, class: &Class, seed: u64, feasible: &mut Vec<Machine>) {
+    feasible.clear();
+    let words = snapshot.slots().div_ceil(WORD);
+    let enough = ENOUGH.max(snapshot.slots() / ENOUGH_PART);
+    let start = if words == 0 { 0 } else { usize::try_from(seed % words as u64).unwrap_or(0) };
+    for word in (start..words).chain(0..start) {
+        let live = snapshot.live().word(word);
+        let mut mask = live;
+        for (_, check) in &class.checks {
+            if mask == 0 {
+                break;
             }
-            None => feasible.push(machine),
+            mask = check.admit_word(snapshot, word, mask);
         }
+        feasible.extend(ones(mask).map(|bit| word * WORD + bit));
+        let held = live & snapshot.held().word(word) & !mask;
+        feasible.extend(ones(held).map(|bit| word * WORD + bit).filter(|m| outranks(snapshot, class, *m)));
         if feasible.len() >= enough {
             break;
         }
     }
-    match best(snapshot, pod, profile, &feasible, seed) {
-        Some((machine, score)) => Decision::Placement(Placement { machine, feasible: feasible.len(), score }),
-        None => Decision::Unschedulable(none),
-    }
 }
 
-/// The highest score; of several the one that the seed points at.
-fn best(
-    snapshot: &Snapshot,
-    pod: &PodInfo,
-    profile: &Profile,
-    feasible: &[Machine],
-    seed: u64,
-) -> Option<(Machine, i64)> {
-    if let [only] = feasible {
-        return Some((*only, 0));
+/// Whether the machine would do once room that is held for less important pods is not.
+fn outranks(snapshot: &Snapshot, class: &Class, machine: Machine) -> bool {
+    let lesser = held_for_lesser(snapshot, class, machine);
+    !lesser.is_empty() && does_with(snapshot, class, machine, &lesser)
+}
+
+pub(crate) fn held_for_lesser<'a>(snapshot: &'a Snapshot, class: &Class, machine: Machine) -> Vec<&'a Placed> {
+    let lesser = |p: &&Placed| p.standing == Standing::Held && p.info.priority < class.spec.priority;
+    snapshot.pods_on(machine).filter(lesser).collect()
+}
+
+/// Whether the machine would do if these pods did not run on it.
+pub fn does_with(snapshot: &Snapshot, class: &Class, machine: Machine, without: &[&Placed]) -> bool {
+    let mut reasons = Vec::new();
+    class.checks.iter().all(|(_, check)| {
+        check.refuse(snapshot, machine, without, &mut reasons);
+        reasons.is_empty()
+    })
+}
+
+/// Whether the machine would do as things are now: what a committer asks again before it assumes.
+pub fn does(snapshot: &Snapshot, class: &Class, machine: Machine) -> bool {
+    snapshot.is_live(machine)
+        && (class.checks.iter().all(|(_, check)| check.admits(snapshot, machine))
+            || (snapshot.held().get(machine) && outranks(snapshot, class, machine)))
+}
+
+/// The highest scores; between equals the seed decides.
+fn best(snapshot: &Snapshot, class: &Class, seed: u64, scratch: &mut Scratch) -> Option<Placement> {
+    let Scratch { feasible, totals, scores } = scratch;
+    if feasible.is_empty() {
+        return None;
     }
-    let mut totals = vec![0; feasible.len()];
-    for plugin in PLUGINS {
-        let weight = (plugin.weight)(profile.band);
-        if weight == 0 {
-            continue;
-        }
-        let Some(scorer) = plugin.score.and_then(|score| score(snapshot, pod)) else { continue };
-        for (total, score) in totals.iter_mut().zip(scaled(&scorer, feasible)) {
+    totals.clear();
+    totals.resize(feasible.len(), 0);
+    for (weight, score) in &class.scores {
+        scores.clear();
+        score.score(snapshot, feasible, scores);
+        scaled(score.scale(), scores);
+        for (total, score) in totals.iter_mut().zip(&*scores) {
             *total += weight * score;
         }
     }
-    let highest = totals.iter().copied().max()?;
-    let ties: Vec<Machine> = feasible.iter().zip(&totals).filter(|(_, t)| **t == highest).map(|(m, _)| *m).collect();
-    let at = usize::try_from((seed >> 20) % ties.len() as u64).unwrap_or(0);
-    Some((ties[at], highest))
+    // A rotation by the seed makes the first of equals a fair choice.
+    let turn = usize::try_from((seed >> 20) % feasible.len() as u64).unwrap_or(0);
+    let mut choices: [(i64, Machine); CHOICES] = [(i64::MIN, 0); CHOICES];
+    for at in (turn..feasible.len()).chain(0..turn) {
+        let mut candidate = (totals[at], feasible[at]);
+        for choice in &mut choices {
+            if candidate.0 > choice.0 {
+                std::mem::swap(choice, &mut candidate);
+            }
+        }
+    }
+    let score = choices[0].0;
+    let choices = choices.iter().take(feasible.len()).map(|(_, machine)| *machine).collect();
+    Some(Placement { choices, feasible: feasible.len(), score })
 }
 
-/// Scores from 0 to 100.
-pub(crate) fn scaled(scorer: &Scorer, machines: &[Machine]) -> Vec<i64> {
-    let raw: Vec<i64> = machines.iter().map(|m| (scorer.score)(*m)).collect();
-    let (Some(least), Some(most)) = (raw.iter().copied().min(), raw.iter().copied().max()) else { return raw };
+/// Brings raw scores to 0 to 100.
+pub(crate) fn scaled(scale: Scale, scores: &mut [i64]) {
+    if scale == Scale::AsIs {
+        return;
+    }
+    let (Some(least), Some(most)) = (scores.iter().copied().min(), scores.iter().copied().max()) else { return };
     let span = most - least;
-    let scale = |score: i64| match scorer.scale {
-        Scale::AsIs => score,
-        _ if span == 0 => 100,
-        Scale::More => (score - least) * 100 / span,
-        Scale::Fewer => 100 - (score - least) * 100 / span,
+    for score in scores {
+        *score = match scale {
+            _ if span == 0 => 100,
+            Scale::Fewer => 100 - (*score - least) * 100 / span,
+            _ => (*score - least) * 100 / span,
+        };
+    }
+}
+
+/// Why each machine refuses, counted.
+pub fn explain(snapshot: &Snapshot, class: &Class) -> Unschedulable {
+    let mut none = Unschedulable { wake_on: Wake::MACHINE, ..Unschedulable::default() };
+    let mut reasons = Vec::new();
+    for machine in snapshot.machines() {
+        none.machines += 1;
+        reasons.clear();
+        refuse(snapshot, class, machine, &mut reasons);
+        if !reasons.is_empty() && reasons.iter().all(Reason::is_preemptible) {
+            none.curable.push(machine);
+        }
+        for reason in reasons.drain(..) {
+            none.wake_on = none.wake_on.or(reason.wake_on());
+            tally(&mut none.reasons, reason, machine);
+        }
+    }
+    none
+}
+
+/// The first filter that refuses, with all that it says. That a machine's news is on its way counts only where nothing else is
+/// in the way: no news can help then.
+pub fn refuse(snapshot: &Snapshot, class: &Class, machine: Machine, reasons: &mut Vec<Reason>) -> Option<usize> {
+    let mut behind = None;
+    for (plugin, check) in &class.checks {
+        check.refuse(snapshot, machine, &[], reasons);
+        match reasons.first() {
+            Some(Reason::CatchingUp | Reason::Unregistered) => behind = reasons.pop().map(|reason| (*plugin, reason)),
+            Some(_) => return Some(*plugin),
+            None => {}
+        }
+    }
+    let (plugin, reason) = behind?;
+    reasons.push(reason);
+    Some(plugin)
+}
+
+fn tally(counts: &mut BTreeMap<Reason, Refused>, reason: Reason, machine: Machine) {
+    let near = match reason {
+        Reason::Short { wants, free, .. } => Some(Nearest { machine, wants, free }),
+        _ => None,
     };
-    raw.into_iter().map(scale).collect()
+    let entry = counts.entry(reason.headline()).or_insert(Refused { machines: 0, nearest: None });
+    entry.machines += 1;
+    if near.is_some_and(|near| entry.nearest.is_none_or(|known| near.free > known.free)) {
+        entry.nearest = near;
+    }
 }

@@ -6,7 +6,7 @@ use crate::api::{NodeRequirement, NodeSelectorTerm};
 use crate::snapshot::Labels;
 
 /// A term of node affinity: all its requirements hold. A term without any matches nothing.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
     labels: Vec<NodeRequirement>,
     fields: Vec<NodeRequirement>,
@@ -52,13 +52,11 @@ fn holds(requirement: &NodeRequirement, value: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Snapshot;
 
     #[test]
     fn every_operator() {
-        let mut snapshot = Snapshot::default();
         let labels = BTreeMap::from([("zone".to_owned(), "a".to_owned()), ("cores".to_owned(), "8".to_owned())]);
-        let labels = snapshot.intern_labels(&labels);
+        let labels = Labels::of(&labels);
         let check = |key: &str, operator: &str, values: &[&str], expect: bool| {
             let values = values.iter().map(|v| (*v).to_owned()).collect();
             let requirement = NodeRequirement { key: key.into(), operator: operator.into(), values };
@@ -85,7 +83,7 @@ mod tests {
 
     #[test]
     fn fields_and_empty_terms() {
-        let labels = Snapshot::default().intern_labels(&BTreeMap::new());
+        let labels = Labels::of(&BTreeMap::new());
         let field = |key: &str, value: &str| NodeRequirement {
             key: key.into(),
             operator: "In".into(),

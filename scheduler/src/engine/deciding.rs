@@ -1,96 +1,230 @@
 //! How the engine decides: takes pods in order, asks the core, assumes what it answers, makes room where it may, and
-//! explains where nothing helps.
+//! explains where nothing helps. Workers propose for several pods at once, all from the same snapshot; what they propose is
+//! committed in order, one after another, and only where it still holds.
 
 use std::sync::Arc;
 
-use super::{Effect, Engine, Nomination, Victim};
+use super::{Effect, Engine, Nomination};
+use crate::class::Class;
 use crate::explain;
 use crate::plugins::Wake;
 use crate::pod::PodInfo;
-use crate::preempt::preempt;
-use crate::schedule::{Decision, Profile, Unschedulable, schedule};
+use crate::queue::Found;
+use crate::schedule::{Decision, Placement, Scratch, does, schedule};
+use crate::snapshot::{Machine, Snapshot};
 
-impl Engine {
-    pub(super) fn decide(&mut self, seed: u64, most: usize, now_ms: u64, effects: &mut Vec<Effect>) {
-        for turn in 0..most as u64 {
-            let Some(info) = self.queue.take(now_ms) else { return };
-            self.decide_one(&info, seed.wrapping_add(turn.wrapping_mul(0x9e37_79b9_7f4a_7c15)), now_ms, effects);
-        }
+/// Teams' shares are asked again this often.
+const SAMPLE_MS: u64 = 1_000;
+/// What was found for a class is good for its other pods this long.
+const FOUND_FOR_MS: u64 = 10_000;
+
+/// One pod to decide about.
+#[derive(Debug)]
+pub struct Work {
+    pub info: Arc<PodInfo>,
+    pub class: Arc<Class>,
+    pub seed: u64,
+}
+
+/// Who makes proposals: several at once from one snapshot, in any order of work.
+pub trait Workers {
+    /// How many pods are worth taking at once.
+    fn width(&self) -> usize;
+
+    /// One proposal a piece of work, in its order.
+    fn propose(&self, snapshot: &Snapshot, work: &[Work], scratch: &mut Scratch) -> Vec<Decision>;
+}
+
+/// Decides right here, one pod after another.
+#[derive(Debug)]
+pub struct Inline;
+
+impl Workers for Inline {
+    fn width(&self) -> usize {
+        1
     }
 
-    fn decide_one(&mut self, info: &Arc<PodInfo>, seed: u64, now_ms: u64, effects: &mut Vec<Effect>) {
-        // What is held for this pod is not in its own way.
-        let nomination = self.nominated.remove(&info.uid);
-        let (held, victims) = match nomination {
-            Some(nomination) => {
-                let machine = nomination.hold.machine();
-                self.snapshot.forget(nomination.hold);
-                (Some(machine), nomination.victims)
+    fn propose(&self, snapshot: &Snapshot, work: &[Work], scratch: &mut Scratch) -> Vec<Decision> {
+        work.iter().map(|work| schedule(snapshot, &work.class, work.seed, scratch)).collect()
+    }
+}
+
+/// What was held for a pod that is decided now.
+type Held = Option<(Machine, Waits)>;
+
+/// For whom or how long room was held.
+#[derive(Debug)]
+struct Waits {
+    victims: std::collections::BTreeSet<Arc<str>>,
+    until_ms: Option<u64>,
+}
+
+impl Engine {
+    /// Decides about pods that are ready, at most `most`.
+    pub fn decide(&mut self, now_ms: u64, seed: u64, most: usize, workers: &dyn Workers) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        self.sweep(now_ms);
+        if now_ms >= self.sampled_ms + SAMPLE_MS || self.sampled_ms == 0 {
+            self.sampled_ms = now_ms;
+            self.snapshot.sample_teams(now_ms);
+            let Engine { snapshot, queue, .. } = self;
+            queue.refresh(snapshot.teams().len(), |team| snapshot.share(team));
+        }
+        let mut turn = 0;
+        while turn < most {
+            let mut work = Vec::new();
+            while work.len() < workers.width() && turn < most {
+                let Some(info) = self.queue.take(now_ms) else { break };
+                let seed = seed.wrapping_add((turn as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                turn += 1;
+                work.extend(self.begin(info, seed, now_ms, &mut effects));
             }
-            None => (None, std::collections::BTreeSet::new()),
-        };
-        let profile = Profile { band: self.classes.band(&info.class) };
-        match schedule(&self.snapshot, info, &profile, seed) {
+            if work.is_empty() && !self.queue.has_ready() {
+                break;
+            }
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let decisions = workers.propose(&self.snapshot, &work, &mut scratch);
+            self.scratch = scratch;
+            let alone = work.len() == 1;
+            for (work, decision) in work.into_iter().zip(decisions) {
+                self.commit(work, decision, alone, now_ms, &mut effects);
+            }
+        }
+        effects
+    }
+
+    pub(super) fn class_of(&mut self, info: &PodInfo) -> Arc<Class> {
+        let scheduler = self.pending.get(&info.uid).map_or("", |pending| &pending.scheduler);
+        self.classes.of(&mut self.snapshot, info, scheduler)
+    }
+
+    /// What is to be proposed for the pod; nothing when it is settled without.
+    fn begin(&mut self, info: Arc<PodInfo>, seed: u64, now_ms: u64, effects: &mut Vec<Effect>) -> Option<Work> {
+        if info.gang.is_some() && self.decide_gang(&info, now_ms, effects) {
+            return None;
+        }
+        let class = self.class_of(&info);
+        // Nothing happened since another pod of the class was found to fit nowhere.
+        let known = self.queue.sleeping().get(class.id).filter(|sleepers| {
+            let fresh = now_ms < sleepers.found_ms + FOUND_FOR_MS && !sleepers.stale;
+            fresh && !self.news.meets(sleepers.wake_on())
+        });
+        if let Some(known) = known
+            && !self.nominated.contains_key(&info.uid)
+        {
+            let found = Found { class, none: known.none.clone(), message: known.message.clone() };
+            self.unschedulable(&info, found, None, seed, now_ms, effects);
+            return None;
+        }
+        Some(Work { info, class, seed })
+    }
+
+    fn commit(&mut self, work: Work, decision: Decision, alone: bool, now_ms: u64, effects: &mut Vec<Effect>) {
+        let Work { info, class, seed } = work;
+        // What is held for this pod is not in its own way.
+        let held = self.nominated.remove(&info.uid).map(|nomination| {
+            let Nomination { hold, victims, until_ms } = nomination;
+            let machine = hold.machine();
+            self.snapshot.forget(hold);
+            (machine, Waits { victims, until_ms })
+        });
+        let decision =
+            if held.is_some() { schedule(&self.snapshot, &class, seed, &mut self.scratch) } else { decision };
+        match decision {
             Decision::Placement(placement) => {
-                if held.is_some_and(|held| held != placement.machine) {
-                    // What was held for it is free.
-                    self.queue.wake(Wake::POD_GONE, now_ms);
-                }
-                let assumed = self.snapshot.assume(info.clone(), placement.machine);
-                self.deciding.insert(info.uid.clone(), placement.machine);
-                self.lanes.entry(placement.machine).or_default().waiting.push_back(assumed);
-                self.launch(placement.machine, now_ms, effects);
+                self.placed(&info, &class, &placement, alone || held.is_some(), held.map(|(m, _)| m), now_ms, effects);
             }
             Decision::Unschedulable(none) if none.is_catching_up() => {
+                self.keep(&info, held);
                 self.stalled.insert(info.uid.clone());
             }
             Decision::Unschedulable(none) => {
-                let going = |uid: &String| self.snapshot.placement(uid).is_some_and(|placed| placed.info.deleting);
-                if let (Some(machine), true) = (held, victims.iter().any(going)) {
-                    let hold = self.snapshot.assume(info.clone(), machine);
-                    self.nominated.insert(info.uid.clone(), Nomination { hold, victims });
-                } else {
-                    self.make_room(info, &none, effects);
-                }
-                self.explain(&info.uid, &none, effects);
-                self.queue.sleep(&info.uid, none.wake_on, now_ms);
+                let message = explain::message(&self.snapshot, &none).into();
+                let found = Found { class, none: Arc::new(none), message };
+                self.queue.found(found.clone(), now_ms);
+                self.unschedulable(&info, found, held, seed, now_ms, effects);
             }
         }
     }
 
-    fn make_room(&mut self, info: &Arc<PodInfo>, none: &Unschedulable, effects: &mut Vec<Effect>) {
-        let Some(pending) = self.pending.get(&info.uid) else { return };
-        let pod = pending.pod.clone();
-        let classes = &self.classes;
-        let Some(found) = preempt(&mut self.snapshot, info, none, |class| classes.band(class)) else { return };
-        let node = self.snapshot.name(found.machine).to_owned();
-        for victim in found.victims.iter().filter(|victim| !victim.deleting) {
-            let (namespace, name, uid) = (victim.namespace.clone(), victim.name.clone(), victim.uid.clone());
-            let victim = Victim { namespace, name, uid };
-            effects.push(Effect::Evict { victim, preemptor: pod.clone(), node: node.clone() });
+    fn placed(
+        &mut self,
+        info: &Arc<PodInfo>,
+        class: &Arc<Class>,
+        placement: &Placement,
+        is_sure: bool,
+        held: Option<Machine>,
+        now_ms: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let still = |machine: &&Machine| is_sure || does(&self.snapshot, class, **machine);
+        let Some(machine) = placement.choices.iter().find(still).copied() else {
+            // Others were faster; the next turn sees what they took.
+            self.queue.again(&info.uid);
+            return;
+        };
+        if let Some(held) = held.filter(|held| *held != machine) {
+            self.news.on(Wake::POD_GONE, held);
         }
-        if pod.status.nominated_node_name != node {
-            effects.push(Effect::Nominate { pod, node });
+        let assumed = self.snapshot.assume(info.clone(), machine);
+        self.news.on(Wake::POD_PLACED, machine);
+        let team = self.snapshot.team(&info.namespace);
+        self.queue.charge(team, self.snapshot.share(team));
+        self.queue.wake_class(class.id, now_ms);
+        self.enqueue(assumed);
+        self.launch(machine, effects);
+    }
+
+    /// What was held stays held.
+    fn keep(&mut self, info: &Arc<PodInfo>, held: Held) {
+        if let Some((machine, Waits { victims, until_ms })) = held {
+            let hold = self.snapshot.hold(info.clone(), machine);
+            self.nominated.insert(info.uid.clone(), Nomination { hold, victims, until_ms });
         }
-        let victims = found.victims.iter().map(|victim| victim.uid.clone()).collect();
-        let hold = self.snapshot.assume(info.clone(), found.machine);
-        self.nominated.insert(info.uid.clone(), Nomination { hold, victims });
+    }
+
+    fn unschedulable(
+        &mut self,
+        info: &Arc<PodInfo>,
+        found: Found,
+        held: Held,
+        seed: u64,
+        now_ms: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let going = |uid: &Arc<str>| self.snapshot.placement(uid).is_some_and(|placed| placed.info.deleting);
+        let stays = held.as_ref().is_some_and(|(_, held)| {
+            held.victims.iter().any(going) || held.until_ms.is_some_and(|until| now_ms < until)
+        });
+        if stays {
+            self.keep(info, held);
+        } else {
+            if let Some((machine, _)) = &held {
+                self.news.on(Wake::POD_GONE, *machine);
+            }
+            if !self.make_room(info, &found, seed, effects) {
+                self.wait_for_machine(info, &found, now_ms);
+            }
+        }
+        self.explain(&info.uid, &found.message, effects);
+        if self.queue.sleeping().get(found.class.id).is_none() {
+            self.queue.found(found.clone(), now_ms);
+        }
+        self.queue.sleep(&info.uid, found.class.id, now_ms);
     }
 
     /// Says why, unless it was said.
-    fn explain(&mut self, uid: &str, none: &Unschedulable, effects: &mut Vec<Effect>) {
+    pub(super) fn explain(&mut self, uid: &str, message: &Arc<str>, effects: &mut Vec<Effect>) {
         let Some(pending) = self.pending.get_mut(uid) else { return };
-        let message = explain::message(none);
-        let written = pending.pod.condition("PodScheduled");
-        let is_written =
-            written.is_some_and(|c| c.status == "False" && c.reason == "Unschedulable" && c.message == message);
+        let written = pending.condition.as_ref().filter(|c| c.status == "False");
         let is_known = match &pending.told {
-            Some(told) => *told == message,
-            None => is_written,
+            Some(told) => told == message,
+            None => written.is_some_and(|c| c.reason == "Unschedulable" && c.message == **message),
         };
         if !is_known {
+            let since = written.and_then(|c| c.last_transition_time);
             pending.told = Some(message.clone());
-            effects.push(Effect::Explain { pod: pending.pod.clone(), message });
+            effects.push(Effect::Explain { pod: pending.info.clone(), message: message.clone(), since });
         }
     }
 }

@@ -4,54 +4,68 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use gantry_apimachinery::labels::Selector;
+
 use super::{Effect, Engine, Pending};
-use crate::api::{Node, NodeAllocation, Pod};
+use crate::api::{BatchCapacity, Node, NodeAllocation, Pod, PodDisruptionBudget};
 use crate::plugins::Wake;
 use crate::pod::PodInfo;
+use crate::preempt::Budget;
+use crate::snapshot::{Machine, Standing};
 
 impl Engine {
-    pub(super) fn node(&mut self, node: &Node, now_ms: u64) {
-        if self.snapshot.node_applied(node) {
-            self.queue.wake(Wake::MACHINE, now_ms);
+    pub(super) fn node(&mut self, node: &Node) {
+        if self.snapshot.node_applied(node)
+            && let Some(machine) = self.snapshot.find(&node.metadata.name)
+        {
+            self.news.on(Wake::MACHINE, machine);
         }
         self.unstall();
     }
 
-    pub(super) fn all_nodes(&mut self, nodes: &[Arc<Node>], now_ms: u64) {
+    pub(super) fn node_gone(&mut self, name: &str) {
+        self.snapshot.node_deleted(name);
+        // Its zone, and with it what spreads, is another one.
+        self.news.everywhere(Wake::POD_GONE);
+    }
+
+    pub(super) fn all_nodes(&mut self, nodes: &[Arc<Node>]) {
         let names: BTreeSet<&str> = nodes.iter().map(|n| n.metadata.name.as_str()).collect();
-        let gone: Vec<String> = self
-            .snapshot
-            .machines()
-            .map(|m| self.snapshot.name(m).to_owned())
-            .filter(|name| !names.contains(name.as_str()))
-            .collect();
-        for name in gone {
-            self.snapshot.node_deleted(&name);
-        }
-        for node in nodes {
-            self.node(node, now_ms);
+        let known = self.snapshot.machines().map(|m| self.snapshot.name(m).to_owned());
+        let gone: Vec<String> = known.filter(|name| !names.contains(name.as_str())).collect();
+        gone.iter().for_each(|name| self.node_gone(name));
+        nodes.iter().for_each(|node| self.node(node));
+    }
+
+    pub(super) fn lendable(&mut self, capacity: &BatchCapacity) {
+        let name = &capacity.metadata.name;
+        if self.snapshot.lendable_applied(name, &capacity.spec.lendable)
+            && let Some(machine) = self.snapshot.find(name)
+        {
+            self.news.on(Wake::MACHINE, machine);
         }
     }
 
-    pub(super) fn allocation(&mut self, read: &NodeAllocation, now_ms: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn allocation(&mut self, read: &NodeAllocation, effects: &mut Vec<Effect>) {
         let name = &read.metadata.name;
         let is_first = self.snapshot.find(name).is_none_or(|m| self.snapshot.allocation(m).version == 0);
         if !self.snapshot.allocation_applied(name, read.metadata.revision(), read.writes) {
             return;
         }
-        if is_first {
-            self.queue.wake(Wake::MACHINE, now_ms);
-        }
         if let Some(machine) = self.snapshot.find(name) {
+            if is_first {
+                self.news.on(Wake::MACHINE, machine);
+            }
             // With a bind under way this may be its own version; its answer will tell.
             if self.lanes.get(&machine).is_some_and(|lane| lane.in_flight.is_none()) {
-                self.abandon(machine, now_ms);
+                self.abandon(machine);
             }
+            self.launch(machine, effects);
         }
-        self.moved_on(now_ms, effects);
+        self.unstall();
     }
 
-    pub(super) fn all_allocations(&mut self, all: &[Arc<NodeAllocation>], now_ms: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn all_allocations(&mut self, all: &[Arc<NodeAllocation>], effects: &mut Vec<Effect>) {
         let names: BTreeSet<&str> = all.iter().map(|a| a.metadata.name.as_str()).collect();
         let known = (0..self.snapshot.slots()).filter(|m| self.snapshot.allocation(*m).version > 0);
         let known: Vec<String> = known.map(|m| self.snapshot.name(m).to_owned()).collect();
@@ -59,98 +73,142 @@ impl Engine {
             self.snapshot.allocation_deleted(name);
         }
         for allocation in all {
-            self.allocation(allocation, now_ms, effects);
+            self.allocation(allocation, effects);
         }
     }
 
-    pub(super) fn pod(&mut self, pod: &Arc<Pod>, now_ms: u64) {
+    pub(super) fn budget(&mut self, budget: &PodDisruptionBudget) {
+        let selector = budget.spec.selector.as_ref().and_then(|s| Selector::from_label_selector(s).ok());
+        let namespace = budget.metadata.namespace.clone();
+        let selector = selector.unwrap_or_else(Selector::nothing);
+        let known = Budget { namespace: namespace.clone(), selector, allowed: budget.status.disruptions_allowed };
+        self.budgets.insert((namespace, budget.metadata.name.clone()), known);
+    }
+
+    pub(super) fn pod(&mut self, pod: &Arc<Pod>, now_ms: u64, effects: &mut Vec<Effect>) {
         let uid = pod.metadata.uid.as_str();
         if pod.is_ended() {
-            return self.pod_gone(uid, now_ms);
+            return self.pod_gone(uid);
         }
         if !pod.spec.node_name.is_empty() {
-            return self.bound(pod, now_ms);
+            return self.bound(pod);
         }
-        let ours = pod.spec.scheduler_name == self.scheduler_name
-            && pod.spec.scheduling_gates.is_empty()
-            && !pod.metadata.is_deleting();
-        if !ours {
-            self.withdraw(uid, now_ms);
+        let scheduler = self.schedulers.get(pod.spec.scheduler_name.as_str()).cloned();
+        let ours = scheduler.filter(|_| pod.spec.scheduling_gates.is_empty() && !pod.metadata.is_deleting());
+        let Some(scheduler) = ours else {
+            self.withdraw(uid);
             return;
-        }
-        if self.snapshot.placement(uid).is_some_and(|placed| !placed.assumed) {
+        };
+        if self.snapshot.placement(uid).is_some_and(|placed| placed.standing == Standing::Stored) {
             // The answer to its bind was faster than the watch: a pod never loses its machine.
             return;
         }
-        let told = self.pending.remove(uid).and_then(|pending| pending.told);
-        self.pending.insert(uid.to_owned(), Pending { pod: pod.clone(), told });
-        if !self.deciding.contains_key(uid) {
-            self.queue.put(Arc::new(PodInfo::read(pod)));
-        }
-    }
-
-    fn bound(&mut self, pod: &Arc<Pod>, now_ms: u64) {
-        let uid = pod.metadata.uid.as_str();
-        self.withdraw(uid, now_ms);
-        let info = PodInfo::read(pod);
-        let known = self.snapshot.placement(uid);
-        let same = known.is_some_and(|placed| {
-            self.snapshot.name(placed.machine) == pod.spec.node_name && !placed.assumed && *placed.info == info
-        });
-        // Somebody else placed it: what we had in mind for it is free.
-        let moved = known.is_some_and(|placed| self.snapshot.name(placed.machine) != pod.spec.node_name);
-        if !same {
-            self.snapshot.pod_bound(Arc::new(info), &pod.spec.node_name);
-            self.queue.wake(if moved { Wake::POD_PLACED.or(Wake::POD_GONE) } else { Wake::POD_PLACED }, now_ms);
-        }
-    }
-
-    pub(super) fn pod_gone(&mut self, uid: &str, now_ms: u64) {
-        self.withdraw(uid, now_ms);
-        if !self.snapshot.pod_gone(uid) {
+        let info = self.snapshot.adopt(PodInfo::read(pod));
+        let known = self.pending.remove(uid);
+        let (told, since_ms) = known.map_or((None, now_ms), |known| (known.told, known.since_ms));
+        let condition = pod.condition("PodScheduled").cloned();
+        let nominated = pod.status.nominated_node_name.clone();
+        let renominated = !nominated.is_empty() && !self.nominated.contains_key(uid);
+        let pending =
+            Pending { info: info.clone(), scheduler, condition, nominated: nominated.clone(), told, since_ms };
+        self.pending.insert(info.uid.clone(), pending);
+        if self.deciding.contains_key(uid) {
             return;
         }
-        // Whom it made way for goes first.
+        let (band, team) = (self.snapshot.band(&info.class), self.snapshot.team(&info.namespace));
+        self.queue.put(info.clone(), band, team);
+        self.gang_pending(&info);
+        if renominated && let Some(machine) = self.snapshot.find(&nominated) {
+            self.renominate(&info, machine, effects);
+        }
+    }
+
+    /// Somebody before us made room for the pod: it is kept.
+    fn renominate(&mut self, info: &Arc<PodInfo>, machine: Machine, _: &mut [Effect]) {
+        let going = self.snapshot.pods_on(machine).filter(|placed| placed.info.deleting);
+        let victims: BTreeSet<Arc<str>> = going.map(|placed| placed.info.uid.clone()).collect();
+        if !victims.is_empty() {
+            let hold = self.snapshot.hold(info.clone(), machine);
+            self.nominated.insert(info.uid.clone(), super::Nomination { hold, victims, until_ms: None });
+        }
+    }
+
+    fn bound(&mut self, pod: &Arc<Pod>) {
+        let uid = pod.metadata.uid.as_str();
+        self.withdraw_pending(uid);
+        let info = self.snapshot.adopt(PodInfo::read(pod));
+        let node = &pod.spec.node_name;
+        let known = self.snapshot.placement(uid);
+        let same = known.is_some_and(|placed| {
+            let counted = PodInfo { started_us: info.started_us, ..(*placed.info).clone() };
+            self.snapshot.name(placed.machine) == node && placed.standing == Standing::Stored && counted == *info
+        });
+        // Somebody else placed it: what we had in mind for it is free.
+        let moved = known.filter(|placed| self.snapshot.name(placed.machine) != node).map(|placed| placed.machine);
+        self.gang_bound(&info);
+        if same {
+            self.snapshot.pod_started(info);
+            return;
+        }
+        self.snapshot.pod_bound(info, node);
+        if let Some(machine) = self.snapshot.find(node) {
+            // It may have other labels, be ending, or take less after a resize.
+            self.news.on(Wake::POD_PLACED.or(Wake::POD_GONE), machine);
+        }
+        if let Some(machine) = moved {
+            self.news.on(Wake::POD_GONE, machine);
+        }
+    }
+
+    pub(super) fn pod_gone(&mut self, uid: &str) {
+        self.withdraw(uid);
+        let Some(machine) = self.snapshot.pod_gone(uid) else { return };
+        // Whom it made way for, and who waits for the machine, goes first.
         let mut waited = Vec::new();
         for (preemptor, nomination) in &mut self.nominated {
-            if nomination.victims.remove(uid) {
+            let made_way = nomination.victims.remove(uid);
+            if made_way || (nomination.hold.machine() == machine && nomination.until_ms.is_some()) {
                 waited.push(preemptor.clone());
             }
         }
         for preemptor in waited {
             self.queue.again(&preemptor);
         }
-        self.queue.wake(Wake::POD_GONE, now_ms);
+        self.news.on(Wake::POD_GONE, machine);
     }
 
-    pub(super) fn all_pods(&mut self, pods: &[Arc<Pod>], now_ms: u64) {
+    pub(super) fn all_pods(&mut self, pods: &[Arc<Pod>], now_ms: u64, effects: &mut Vec<Effect>) {
         let present: BTreeSet<&str> = pods.iter().map(|p| p.metadata.uid.as_str()).collect();
-        let placed = self.snapshot.placed().filter(|p| !p.assumed).map(|p| p.info.uid.clone());
-        let known: BTreeSet<String> = placed.chain(self.pending.keys().cloned()).collect();
-        for uid in known.iter().filter(|uid| !present.contains(uid.as_str())) {
-            self.pod_gone(uid, now_ms);
+        let placed = self.snapshot.placed().filter(|p| p.standing == Standing::Stored).map(|p| p.info.uid.clone());
+        let known: BTreeSet<Arc<str>> = placed.chain(self.pending.keys().cloned()).collect();
+        for uid in known.iter().filter(|uid| !present.contains(&***uid)) {
+            self.pod_gone(uid);
         }
         for pod in pods {
-            self.pod(pod, now_ms);
+            self.pod(pod, now_ms, effects);
         }
     }
 
-    /// The pod does not want a machine from us any more.
-    fn withdraw(&mut self, uid: &str, now_ms: u64) {
+    /// The pod does not want a machine from us any more, and is of no gang.
+    fn withdraw(&mut self, uid: &str) {
+        self.withdraw_pending(uid);
+        self.gang_gone(uid);
+    }
+
+    fn withdraw_pending(&mut self, uid: &str) {
         self.pending.remove(uid);
         self.queue.remove(uid);
         self.stalled.remove(uid);
         if let Some(nomination) = self.nominated.remove(uid) {
+            self.news.on(Wake::POD_GONE, nomination.hold.machine());
             self.snapshot.forget(nomination.hold);
-            self.queue.wake(Wake::POD_GONE, now_ms);
         }
     }
 
-    /// A watch moved on: machines may be current again.
-    pub(super) fn moved_on(&mut self, now_ms: u64, effects: &mut Vec<Effect>) {
-        let waiting = self.lanes.iter().filter(|(_, lane)| lane.in_flight.is_none()).map(|(machine, _)| *machine);
-        for machine in waiting.collect::<Vec<_>>() {
-            self.launch(machine, now_ms, effects);
+    /// The pod watch moved on: machines may be current again.
+    pub(super) fn pods_reached(&mut self, revision: u64, effects: &mut Vec<Effect>) {
+        for machine in self.snapshot.pods_reached(revision) {
+            self.launch(machine, effects);
         }
         self.unstall();
     }

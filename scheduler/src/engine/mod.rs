@@ -1,175 +1,106 @@
 //! The scheduler's state machine: what is known, who waits, what is on its way to the store. Events in, effects out; no
-//! clock, no I/O. There is one committer: placements are assumed in the order in which they are decided.
+//! clock, no I/O. There is one committer: placements are assumed in the order in which they are decided, and what spans
+//! machines is asked again before.
 //!
-//! Binds to one machine go out one at a time, each from the allocation version that the one before made; binds to different
-//! machines go together.
+//! Binds to one machine go out together, from the allocation version that the ones before made; binds to different machines go
+//! side by side.
 
 mod binding;
 mod deciding;
 mod following;
+mod gangs;
+mod making_room;
+mod message;
+mod news;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use gantry_apimachinery::meta::Object;
 
-use crate::api::{Namespace, Node, NodeAllocation, Pod, PriorityClass};
+use crate::api::{Condition, Namespace, PriorityClass};
+use crate::class::{Classes, Profile};
 use crate::plugins::Wake;
-use crate::preempt::Classes;
-use crate::queue::Queue;
+use crate::pod::PodInfo;
+use crate::preempt::Budget;
+use crate::queue::{Depths, Queue};
+use crate::schedule::Scratch;
 use crate::snapshot::{Assumed, Machine, Snapshot};
-
-/// What the engine hears.
-#[derive(Clone, Debug)]
-pub enum Event {
-    Node(Arc<Node>),
-    NodeGone(String),
-    Allocation(Arc<NodeAllocation>),
-    AllocationGone(String),
-    Pod(Arc<Pod>),
-    PodGone(String),
-    Class(Arc<PriorityClass>),
-    ClassGone(String),
-    Namespace(Arc<Namespace>),
-    NamespaceGone(String),
-    /// Changes were lost; this is everything.
-    AllNodes(Vec<Arc<Node>>),
-    AllAllocations(Vec<Arc<NodeAllocation>>),
-    AllPods(Vec<Arc<Pod>>),
-    AllClasses(Vec<Arc<PriorityClass>>),
-    AllNamespaces(Vec<Arc<Namespace>>),
-    /// An allocation that was asked for could not be read.
-    AllocationUnread(String),
-    /// All pod changes up to here were told.
-    PodsReached(u64),
-    /// What became of a bind.
-    Bind {
-        uid: String,
-        outcome: BindOutcome,
-    },
-    /// The explanation was not written.
-    ExplainFailed(String),
-    /// Decide about pods that are ready, at most this many.
-    Decide {
-        seed: u64,
-        most: usize,
-    },
-}
-
-/// How a bind ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BindOutcome {
-    /// The transaction's revision: the allocation's new version.
-    Bound(u64),
-    /// 409: the allocation or the pod is not what it was.
-    Conflict(String),
-    /// 404.
-    Gone,
-    /// Any other refusal.
-    Refused(String),
-    /// No answer: it may have happened.
-    Unknown,
-}
-
-/// What the engine wants done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    Bind(Bind),
-    /// Write the condition and an Event.
-    Explain {
-        pod: Arc<Pod>,
-        message: String,
-    },
-    /// Tell that the pod has its machine.
-    Scheduled {
-        pod: Arc<Pod>,
-        node: String,
-    },
-    /// Read the machine's allocation again and tell it.
-    ReadAllocation(String),
-    /// End this pod to make room for the other.
-    Evict {
-        victim: Victim,
-        preemptor: Arc<Pod>,
-        node: String,
-    },
-    /// Write `status.nominatedNodeName`.
-    Nominate {
-        pod: Arc<Pod>,
-        node: String,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bind {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
-    pub node: String,
-    pub allocation_version: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Victim {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
-}
+use binding::{Flight, Lane};
+pub use deciding::{Inline, Work, Workers};
+use gangs::Gangs;
+pub use message::{Bind, BindOutcome, Effect, Event, Victim};
+use news::News;
 
 /// A pod that wants a machine from us.
 #[derive(Debug)]
 struct Pending {
-    pod: Arc<Pod>,
+    info: Arc<PodInfo>,
+    scheduler: Arc<str>,
+    /// `PodScheduled` as it is written.
+    condition: Option<Condition>,
+    nominated: String,
     /// The explanation last sent, which the watch may not have brought back yet.
-    told: Option<String>,
+    told: Option<Arc<str>>,
+    since_ms: u64,
 }
 
-/// Room held for a pod until the pods that make way are gone.
+/// Room held for a pod until it fits.
 #[derive(Debug)]
 struct Nomination {
     hold: Assumed,
-    victims: BTreeSet<String>,
-}
-
-/// Binds to one machine.
-#[derive(Debug, Default)]
-struct Lane {
-    /// The pod of the bind in flight: the watch may show it bound before the answer comes.
-    pod: Option<Arc<Pod>>,
-    in_flight: Option<Assumed>,
-    /// The version that the bind under way was decided from.
-    from: u64,
-    /// Decided from the same version, and counting on the bind under way.
-    waiting: VecDeque<Assumed>,
+    /// Those that make way for it.
+    victims: BTreeSet<Arc<str>>,
+    /// Nobody makes way: it waits for the machine until then.
+    until_ms: Option<u64>,
 }
 
 #[derive(Debug)]
 pub struct Engine {
-    scheduler_name: String,
+    schedulers: BTreeSet<Arc<str>>,
     snapshot: Snapshot,
     queue: Queue,
     classes: Classes,
-    pending: BTreeMap<String, Pending>,
+    budgets: BTreeMap<(String, String), Budget>,
+    pending: HashMap<Arc<str>, Pending>,
     lanes: BTreeMap<Machine, Lane>,
+    flights: BTreeMap<u64, Flight>,
+    flown: u64,
+    gangs: Gangs,
     /// Pods whose machine was decided and that are not in the store yet.
-    deciding: BTreeMap<String, Machine>,
+    deciding: HashMap<Arc<str>, Machine>,
     /// Pods that would have been refused only because news is on its way.
-    stalled: BTreeSet<String>,
-    nominated: BTreeMap<String, Nomination>,
+    stalled: BTreeSet<Arc<str>>,
+    nominated: BTreeMap<Arc<str>, Nomination>,
+    news: News,
+    sampled_ms: u64,
+    scratch: Scratch,
 }
 
 impl Engine {
     pub fn new(scheduler_name: &str) -> Self {
+        Engine::with_profiles(HashMap::from([(scheduler_name.to_owned(), Profile::default())]))
+    }
+
+    /// Pods that name one of these are ours, and are placed as its profile says.
+    pub fn with_profiles(profiles: HashMap<String, Profile>) -> Self {
         Engine {
-            scheduler_name: scheduler_name.to_owned(),
+            schedulers: profiles.keys().map(|name| name.as_str().into()).collect(),
             snapshot: Snapshot::default(),
             queue: Queue::default(),
-            classes: Classes::default(),
-            pending: BTreeMap::new(),
+            classes: Classes::new(profiles),
+            budgets: BTreeMap::new(),
+            pending: HashMap::new(),
             lanes: BTreeMap::new(),
-            deciding: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            flown: 0,
+            gangs: Gangs::default(),
+            deciding: HashMap::new(),
             stalled: BTreeSet::new(),
             nominated: BTreeMap::new(),
+            news: News::default(),
+            sampled_ms: 0,
+            scratch: Scratch::default(),
         }
     }
 
@@ -177,51 +108,53 @@ impl Engine {
     pub fn step(&mut self, now_ms: u64, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
-            Event::Node(node) => self.node(&node, now_ms),
-            Event::NodeGone(name) => self.snapshot.node_deleted(&name),
-            Event::Allocation(allocation) => self.allocation(&allocation, now_ms, &mut effects),
+            Event::Node(node) => self.node(&node),
+            Event::NodeGone(name) => self.node_gone(&name),
+            Event::Allocation(allocation) => self.allocation(&allocation, &mut effects),
             Event::AllocationGone(name) => self.snapshot.allocation_deleted(&name),
-            Event::Pod(pod) => self.pod(&pod, now_ms),
-            Event::PodGone(uid) => self.pod_gone(&uid, now_ms),
+            Event::Pod(pod) => self.pod(&pod, now_ms, &mut effects),
+            Event::PodGone(uid) => self.pod_gone(&uid),
             Event::Class(class) => self.class(&class),
-            Event::ClassGone(name) => self.classes.remove(&name),
-            Event::Namespace(namespace) => self.namespace(&namespace, now_ms),
+            Event::ClassGone(name) => self.snapshot.class_deleted(&name),
+            Event::Namespace(namespace) => self.namespace(&namespace),
             Event::NamespaceGone(name) => self.snapshot.namespace_deleted(&name),
-            Event::AllNodes(nodes) => self.all_nodes(&nodes, now_ms),
-            Event::AllAllocations(all) => self.all_allocations(&all, now_ms, &mut effects),
-            Event::AllPods(pods) => self.all_pods(&pods, now_ms),
+            Event::Budget(budget) => self.budget(&budget),
+            Event::BudgetGone(namespace, name) => drop(self.budgets.remove(&(namespace, name))),
+            Event::Group(group) => self.group(&group, now_ms, &mut effects),
+            Event::GroupGone(namespace, name) => self.group_gone(&namespace, &name),
+            Event::Lendable(capacity) => self.lendable(&capacity),
+            Event::LendableGone(name) => drop(self.snapshot.lendable_applied(&name, &crate::api::Amounts::new())),
+            Event::AllNodes(nodes) => self.all_nodes(&nodes),
+            Event::AllAllocations(all) => self.all_allocations(&all, &mut effects),
+            Event::AllPods(pods) => self.all_pods(&pods, now_ms, &mut effects),
             Event::AllClasses(all) => all.iter().for_each(|class| self.class(class)),
-            Event::AllNamespaces(all) => all.iter().for_each(|namespace| self.namespace(namespace, now_ms)),
+            Event::AllNamespaces(all) => all.iter().for_each(|namespace| self.namespace(namespace)),
             Event::AllocationUnread(node) => effects.push(Effect::ReadAllocation(node)),
-            Event::PodsReached(revision) => {
-                if self.snapshot.pods_reached(revision) {
-                    self.moved_on(now_ms, &mut effects);
-                }
-            }
+            Event::PodsReached(revision) => self.pods_reached(revision, &mut effects),
             Event::Bind { uid, outcome } => self.bind_ended(&uid, outcome, now_ms, &mut effects),
             Event::ExplainFailed(uid) => {
-                if let Some(pending) = self.pending.get_mut(&uid) {
+                if let Some(pending) = self.pending.get_mut(&*uid) {
                     pending.told = None;
                 }
             }
-            Event::Decide { seed, most } => self.decide(seed, most, now_ms, &mut effects),
+            Event::Decide { seed, most } => return self.decide(now_ms, seed, most, &Inline),
         }
         effects
     }
 
     fn class(&mut self, class: &PriorityClass) {
         let label = class.metadata.labels.get("gantry.dev/band");
-        self.classes.set(class.name(), label.map(String::as_str));
+        self.snapshot.class_applied(class.name(), label.map(String::as_str));
     }
 
-    fn namespace(&mut self, namespace: &Namespace, now_ms: u64) {
+    fn namespace(&mut self, namespace: &Namespace) {
         self.snapshot.namespace_applied(namespace.name(), &namespace.metadata.labels);
-        self.queue.wake(Wake::POD_PLACED, now_ms);
+        self.news.everywhere(Wake::POD_PLACED.or(Wake::POD_GONE));
     }
 
     /// Whether `Decide` has something to do now.
     pub fn has_ready(&self) -> bool {
-        self.queue.has_ready()
+        self.queue.has_ready() || (!self.news.is_empty() && self.queue.sleeping().len() > 0)
     }
 
     /// When `Decide` will have something to do without any other event.
@@ -232,6 +165,14 @@ impl Engine {
     /// Pods without a machine.
     pub fn pending(&self) -> usize {
         self.pending.len()
+    }
+
+    pub fn depths(&self) -> Depths {
+        self.queue.depths()
+    }
+
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 }
 

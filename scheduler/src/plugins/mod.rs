@@ -1,5 +1,5 @@
-//! The rules of placement, one folder each, and the one table that lists them. A rule reads the snapshot and the pod; it
-//! never changes either.
+//! The rules of placement, one folder each, and the one table that lists them. A rule is prepared once for a class of pods; then
+//! it is asked about machines. It reads the snapshot and never changes it.
 
 pub mod claims;
 pub mod images;
@@ -13,87 +13,33 @@ pub mod taints;
 pub mod unschedulable;
 pub mod workload_spread;
 
+mod reason;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use crate::bits::filtered;
 use crate::pod::{Band, PodInfo};
-use crate::resources::Shortfall;
-use crate::snapshot::{Machine, Snapshot};
+use crate::snapshot::{Ask, HolderId, Machine, MatchRule, NodeRule, NodeSetId, Placed, Snapshot, Tier, ViewId};
+pub use reason::{Reason, Resource, Wake};
 
-/// Why one machine does not take one pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    Short(Shortfall),
-    Unschedulable,
-    /// `key=value:effect` of a taint that the pod does not tolerate.
-    Taint(String),
-    NodeAffinity,
-    /// `80/TCP`.
-    Port(String),
-    Affinity,
-    AntiAffinity,
-    /// A pod there wants to be apart from this one.
-    ExistingAntiAffinity,
-    /// The topology key whose skew would grow too large.
-    Skew(String),
-    /// The machine has no such label.
-    NoDomain(String),
-    /// The PersistentVolumeClaim that no machine mounts.
-    Claim(String),
-    /// The machine has no NodeAllocation yet.
-    Unregistered,
-    /// Changes of this machine are still on their way here.
-    CatchingUp,
-}
+/// A filter, prepared for a class of pods.
+pub trait Check: std::fmt::Debug + Send + Sync {
+    /// Whether the machine would do. Asked for many machines: no allocation, no search.
+    fn admits(&self, snapshot: &Snapshot, machine: Machine) -> bool;
 
-/// What could let a pod in that fits nowhere now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wake(u8);
-
-impl Wake {
-    /// A machine is new or has other labels, taints or room.
-    pub const MACHINE: Wake = Wake(1);
-    /// A pod ended.
-    pub const POD_GONE: Wake = Wake(2);
-    /// A pod was placed, or has other labels.
-    pub const POD_PLACED: Wake = Wake(4);
-    /// A watch moved on.
-    pub const PROGRESS: Wake = Wake(8);
-
-    pub fn or(self, other: Wake) -> Wake {
-        Wake(self.0 | other.0)
+    /// Of 64 machines those that would do.
+    fn admit_word(&self, snapshot: &Snapshot, word: usize, mask: u64) -> u64 {
+        filtered(word, mask, |machine| self.admits(snapshot, machine))
     }
 
-    pub fn meets(self, other: Wake) -> bool {
-        self.0 & other.0 != 0
+    /// Why the machine would not do if `without` did not run there; nothing when it would.
+    fn refuse(&self, snapshot: &Snapshot, machine: Machine, without: &[&Placed], reasons: &mut Vec<Reason>);
+
+    /// Whether what happens on one machine changes the answer about others.
+    fn spans_machines(&self) -> bool {
+        false
     }
 }
-
-impl Reason {
-    pub fn wake_on(&self) -> Wake {
-        match self {
-            Reason::Short(_) | Reason::Port(_) | Reason::AntiAffinity | Reason::ExistingAntiAffinity => {
-                Wake::MACHINE.or(Wake::POD_GONE)
-            }
-            Reason::Unschedulable
-            | Reason::Taint(_)
-            | Reason::NodeAffinity
-            | Reason::NoDomain(_)
-            | Reason::Claim(_) => Wake::MACHINE,
-            Reason::Affinity => Wake::MACHINE.or(Wake::POD_PLACED),
-            Reason::Skew(_) => Wake::MACHINE.or(Wake::POD_PLACED).or(Wake::POD_GONE),
-            Reason::Unregistered | Reason::CatchingUp => Wake::MACHINE.or(Wake::PROGRESS),
-        }
-    }
-
-    /// Whether ending pods on the machine could help.
-    pub fn is_preemptible(&self) -> bool {
-        let gone = Wake::POD_GONE;
-        self.wake_on().meets(gone)
-    }
-}
-
-pub type Filter<'a> = Box<dyn Fn(Machine) -> Result<(), Vec<Reason>> + 'a>;
 
 /// How raw scores become 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,50 +52,89 @@ pub enum Scale {
     Fewer,
 }
 
-pub struct Scorer<'a> {
-    pub score: Box<dyn Fn(Machine) -> i64 + 'a>,
-    pub scale: Scale,
+/// A preference, prepared for a class of pods.
+pub trait Score: std::fmt::Debug + Send + Sync {
+    fn scale(&self) -> Scale;
+
+    /// One raw score a machine, in order. What is the same for all machines is looked up once.
+    fn score(&self, snapshot: &Snapshot, machines: &[Machine], scores: &mut Vec<i64>);
 }
+
+/// What a class of pods needs kept in the snapshot.
+#[derive(Debug, Default)]
+pub struct Uses {
+    pub sets: Vec<NodeSetId>,
+    pub views: Vec<ViewId>,
+}
+
+/// What a rule is prepared from.
+pub struct Preparing<'a> {
+    pub snapshot: &'a mut Snapshot,
+    pub info: &'a PodInfo,
+    pub ask: &'a Ask,
+    pub tier: Tier,
+    /// Rules that placed pods carry and that speak of this pod.
+    pub carried: &'a [HolderId],
+    pub uses: &'a mut Uses,
+}
+
+impl Preparing<'_> {
+    pub fn set(&mut self, rule: NodeRule) -> NodeSetId {
+        let set = self.snapshot.acquire_set(rule);
+        self.uses.sets.push(set);
+        set
+    }
+
+    pub fn view(&mut self, rule: &MatchRule, key: &str, eligible: Option<NodeRule>) -> ViewId {
+        let view = self.snapshot.acquire_view(rule, key, eligible);
+        self.uses.views.push(view);
+        view
+    }
+}
+
+pub type Checked = Option<Box<dyn Check>>;
+pub type Scored = Option<Box<dyn Score>>;
 
 /// One rule. Each part looks at the pod first and answers `None` where it has nothing to say about it.
 pub struct Plugin {
     pub name: &'static str,
-    pub filter: Option<for<'a> fn(&'a Snapshot, &'a PodInfo) -> Option<Filter<'a>>>,
-    pub score: Option<for<'a> fn(&'a Snapshot, &'a PodInfo) -> Option<Scorer<'a>>>,
+    pub check: Option<fn(&mut Preparing) -> Checked>,
+    pub score: Option<fn(&mut Preparing) -> Scored>,
     /// How much the score counts for a pod of this band.
     pub weight: fn(Band) -> i64,
 }
 
 /// In the order in which filters are tried: the cheap and the decisive first.
 pub const PLUGINS: &[Plugin] = &[
-    Plugin { name: "Claims", filter: Some(claims::filter), score: None, weight: |_| 0 },
-    Plugin { name: "MachineState", filter: Some(machine_state::filter), score: None, weight: |_| 0 },
-    Plugin { name: "Unschedulable", filter: Some(unschedulable::filter), score: None, weight: |_| 0 },
-    Plugin { name: "Taints", filter: Some(taints::filter), score: Some(taints::score), weight: |_| 3 },
+    Plugin { name: "Claims", check: Some(claims::check), score: None, weight: |_| 0 },
+    Plugin { name: "MachineState", check: Some(machine_state::check), score: None, weight: |_| 0 },
+    Plugin { name: "Unschedulable", check: Some(unschedulable::check), score: None, weight: |_| 0 },
+    Plugin { name: "Taints", check: Some(taints::check), score: Some(taints::score), weight: |_| 3 },
     Plugin {
         name: "NodeAffinity",
-        filter: Some(node_affinity::filter),
+        check: Some(node_affinity::check),
         score: Some(node_affinity::score),
         weight: |_| 2,
     },
-    Plugin { name: "Ports", filter: Some(ports::filter), score: None, weight: |_| 0 },
+    Plugin { name: "Ports", check: Some(ports::check), score: None, weight: |_| 0 },
     Plugin {
         name: "ResourcesFit",
-        filter: Some(resources_fit::filter),
+        check: Some(resources_fit::check),
         score: Some(resources_fit::spare),
         weight: |band| i64::from(band == Band::Ordinary),
     },
+    Plugin { name: "ZoneReserve", check: Some(resources_fit::keeps), score: None, weight: |_| 0 },
     Plugin {
         name: "Packing",
-        filter: None,
+        check: None,
         score: Some(resources_fit::packed),
         weight: |band| i64::from(band != Band::Ordinary),
     },
-    Plugin { name: "Balance", filter: None, score: Some(resources_fit::balanced), weight: |_| 1 },
-    Plugin { name: "Spread", filter: Some(spread::filter), score: Some(spread::score), weight: |_| 2 },
+    Plugin { name: "Balance", check: None, score: Some(resources_fit::balanced), weight: |_| 1 },
+    Plugin { name: "Spread", check: Some(spread::check), score: Some(spread::score), weight: |_| 2 },
     Plugin {
         name: "WorkloadSpread",
-        filter: None,
+        check: None,
         score: Some(workload_spread::score),
         weight: |band| match band {
             Band::Production => 8,
@@ -157,6 +142,29 @@ pub const PLUGINS: &[Plugin] = &[
             Band::Batch | Band::BestEffort => 0,
         },
     },
-    Plugin { name: "PodAffinity", filter: Some(pod_affinity::filter), score: Some(pod_affinity::score), weight: |_| 2 },
-    Plugin { name: "Images", filter: None, score: Some(images::score), weight: |_| 1 },
+    Plugin { name: "PodAffinity", check: Some(pod_affinity::check), score: Some(pod_affinity::score), weight: |_| 2 },
+    Plugin { name: "Images", check: None, score: Some(images::score), weight: |_| 1 },
 ];
+
+/// A check that is a set of machines and nothing else.
+#[derive(Debug)]
+pub(crate) struct InSet {
+    pub set: NodeSetId,
+    pub reason: Reason,
+}
+
+impl Check for InSet {
+    fn admits(&self, snapshot: &Snapshot, machine: Machine) -> bool {
+        snapshot.members(self.set).get(machine)
+    }
+
+    fn admit_word(&self, snapshot: &Snapshot, word: usize, mask: u64) -> u64 {
+        mask & snapshot.members(self.set).word(word)
+    }
+
+    fn refuse(&self, snapshot: &Snapshot, machine: Machine, _: &[&Placed], reasons: &mut Vec<Reason>) {
+        if !self.admits(snapshot, machine) {
+            reasons.push(self.reason.clone());
+        }
+    }
+}

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use gantry_apimachinery::meta::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::{Filter, Reason, Scorer};
+use super::{Checked, Preparing, Reason, Scored, Uses};
 use crate::api::{Node, Pod};
-use crate::pod::PodInfo;
+use crate::pod::{PodInfo, Spec};
 use crate::schedule::scaled;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Ask, Snapshot, Tier};
 
 #[derive(Default)]
 pub(crate) struct Cluster {
@@ -21,13 +21,24 @@ pub(crate) fn cpu(amount: &str) -> Value {
     json!({"containers": [{"resources": {"requests": {"cpu": amount}}}]})
 }
 
+pub(crate) fn owned<T>((name, value): (&str, T)) -> (String, T) {
+    (name.to_owned(), value)
+}
+
 pub(crate) fn pod(ns: &str, name: &str, owner: &str, app: &str, spec: Value) -> PodInfo {
     let mut pod = Pod { spec: serde_json::from_value(spec).expect("a pod's spec"), ..Pod::default() };
     pod.metadata = ObjectMeta { namespace: ns.into(), name: name.into(), uid: name.into(), ..ObjectMeta::default() };
     if !app.is_empty() {
         pod.metadata.labels.insert("app".into(), app.into());
     }
-    PodInfo { owner: owner.into(), ..PodInfo::read(&pod) }
+    changed(PodInfo::read(&pod), |spec| spec.owner = owner.into())
+}
+
+/// The pod with another spec.
+pub(crate) fn changed(info: PodInfo, change: impl FnOnce(&mut Spec)) -> PodInfo {
+    let mut spec = (*info.spec).clone();
+    change(&mut spec);
+    PodInfo { spec: Arc::new(spec), ..info }
 }
 
 impl Cluster {
@@ -38,6 +49,7 @@ impl Cluster {
         self.snapshot.node_applied(&node);
         self.snapshot.allocation_applied(name, 1, 0);
         self.snapshot.pods_reached(1);
+        self.snapshot.validate();
     }
 
     pub fn pod(&self, name: &str, spec: Value) -> PodInfo {
@@ -52,42 +64,58 @@ impl Cluster {
         pod("ns", name, "", app, spec)
     }
 
+    pub fn place(&mut self, info: PodInfo, machine: &str) {
+        let info = self.snapshot.adopt(info);
+        self.snapshot.pod_bound(info, machine);
+        self.snapshot.validate();
+    }
+
     pub fn bound(&mut self, name: &str, machine: &str, spec: Value) {
-        self.snapshot.pod_bound(Arc::new(pod("ns", name, "", "", spec)), machine);
+        self.place(pod("ns", name, "", "", spec), machine);
     }
 
     pub fn bound_of(&mut self, owner: &str, name: &str, machine: &str) {
-        self.snapshot.pod_bound(Arc::new(pod("ns", name, owner, "", json!({}))), machine);
+        self.place(pod("ns", name, owner, "", json!({})), machine);
     }
 
     pub fn bound_labelled(&mut self, name: &str, machine: &str, app: &str, spec: Value) {
-        self.snapshot.pod_bound(Arc::new(pod("ns", name, "", app, spec)), machine);
+        self.place(pod("ns", name, "", app, spec), machine);
     }
 
     pub fn bound_in(&mut self, ns: &str, name: &str, machine: &str, app: &str) {
-        self.snapshot.pod_bound(Arc::new(pod(ns, name, "", app, json!({}))), machine);
+        self.place(pod(ns, name, "", app, json!({})), machine);
+    }
+
+    /// What the closure makes of the pod prepared, as an ordinary one.
+    fn prepared<T>(&mut self, info: &PodInfo, prepare: impl FnOnce(&mut Preparing) -> T) -> T {
+        let ask = Ask::read(&info.requests, |name| self.snapshot.resource_id(name));
+        let info = (*self.snapshot.adopt(info.clone())).clone();
+        let carried = self.snapshot.carried_about(&info);
+        let tier = Tier::of(self.snapshot.band(&info.class));
+        let mut uses = Uses::default();
+        let snapshot = &mut self.snapshot;
+        prepare(&mut Preparing { snapshot, info: &info, ask: &ask, tier, carried: &carried, uses: &mut uses })
     }
 
     /// The machines that the rule refuses, each with its first reason.
-    pub fn refused<'a>(
-        &'a self,
-        rule: fn(&'a Snapshot, &'a PodInfo) -> Option<Filter<'a>>,
-        pod: &'a PodInfo,
-    ) -> Vec<(&'a str, Reason)> {
-        let Some(filter) = rule(&self.snapshot, pod) else { return Vec::new() };
-        let refused = |m| filter(m).err().map(|reasons| (self.snapshot.name(m), reasons[0].clone()));
+    pub fn refused(&mut self, rule: fn(&mut Preparing) -> Checked, info: &PodInfo) -> Vec<(String, Reason)> {
+        let Some(check) = self.prepared(info, rule) else { return Vec::new() };
+        let refused = |machine| {
+            let mut reasons = Vec::new();
+            check.refuse(&self.snapshot, machine, &[], &mut reasons);
+            assert_eq!(reasons.is_empty(), check.admits(&self.snapshot, machine), "both ways to ask agree");
+            reasons.into_iter().next().map(|reason| (self.snapshot.name(machine).to_owned(), reason))
+        };
         self.snapshot.machines().filter_map(refused).collect()
     }
 
     /// The rule's scores, scaled; none when it has nothing to say.
-    pub fn scores<'a>(
-        &'a self,
-        rule: fn(&'a Snapshot, &'a PodInfo) -> Option<Scorer<'a>>,
-        pod: &'a PodInfo,
-    ) -> Vec<(&'a str, i64)> {
-        let Some(scorer) = rule(&self.snapshot, pod) else { return Vec::new() };
+    pub fn scores(&mut self, rule: fn(&mut Preparing) -> Scored, info: &PodInfo) -> Vec<(String, i64)> {
+        let Some(score) = self.prepared(info, rule) else { return Vec::new() };
         let machines: Vec<usize> = self.snapshot.machines().collect();
-        let scores = scaled(&scorer, &machines);
-        machines.iter().map(|m| self.snapshot.name(*m)).zip(scores).collect()
+        let mut scores = Vec::new();
+        score.score(&self.snapshot, &machines, &mut scores);
+        scaled(score.scale(), &mut scores);
+        machines.iter().map(|m| self.snapshot.name(*m).to_owned()).zip(scores).collect()
     }
 }

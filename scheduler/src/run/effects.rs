@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use gantry_apimachinery::clock::{Clock, SystemClock};
 use gantry_apimachinery::kinds;
+use gantry_apimachinery::time::Timestamp;
 use gantry_client::{ApiError, Client, DeleteOptions, EventRecorder, EventType, ObjectRef, Patch};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::api::{NodeAllocation, Pod};
+use crate::api::NodeAllocation;
 use crate::engine::{Bind, BindOutcome, Effect, Event, Victim};
+use crate::pod::PodInfo;
 
 /// The server takes this many binds at once.
 const BATCH: usize = 256;
@@ -24,7 +26,7 @@ pub(super) struct Effects {
     client: Client,
     recorder: EventRecorder,
     answers: UnboundedSender<Event>,
-    binds: Vec<Bind>,
+    binds: Vec<Vec<Bind>>,
     under_way: Arc<tokio::sync::Semaphore>,
 }
 
@@ -51,73 +53,78 @@ impl Effects {
     /// Starts one effect; binds wait for `flush`.
     pub fn begin(&mut self, effect: Effect) {
         match effect {
-            Effect::Bind(bind) => self.binds.push(bind),
-            Effect::Explain { pod, message } => self.explain(pod, message),
-            Effect::Scheduled { pod, node } => {
-                let (ns, name) = (&pod.metadata.namespace, &pod.metadata.name);
+            Effect::Bind { binds, gang: None } => self.binds.push(binds),
+            Effect::Bind { binds, gang: Some(gang) } => self.send(binds, Some(gang)),
+            Effect::Explain { pod, message, since } => self.explain(pod, &message, since),
+            Effect::Scheduled { pod, node, .. } => {
+                let (ns, name) = (&pod.namespace, &pod.name);
                 let message = format!("Successfully assigned {ns}/{name} to {node}");
                 self.recorder.event(&about(&pod), EventType::Normal, "Scheduled", &message);
             }
             Effect::ReadAllocation(node) => self.read_allocation(node),
             Effect::Evict { victim, preemptor, node } => self.evict(victim, &preemptor, &node),
-            Effect::Nominate { pod, node } => self.nominate(pod, node),
+            Effect::Nominate { pod, node } => self.nominate(pod, &node),
         }
     }
 
-    /// Sends the binds collected so far.
+    /// Sends the binds collected so far. Those of one machine stay together.
     pub fn flush(&mut self) {
-        let binds = std::mem::take(&mut self.binds);
-        for batch in binds.chunks(BATCH) {
-            let (client, answers, under_way) = (self.client.clone(), self.answers.clone(), self.under_way.clone());
-            let batch = batch.to_vec();
-            tokio::spawn(async move {
-                let permit = under_way.acquire_owned().await;
-                let outcomes = bind(&client, &batch).await;
-                drop(permit);
-                for (bind, outcome) in batch.into_iter().zip(outcomes) {
-                    // Without a listener the scheduler has ended.
-                    drop(answers.send(Event::Bind { uid: bind.uid, outcome }));
-                }
-            });
+        let mut batch: Vec<Bind> = Vec::new();
+        for binds in std::mem::take(&mut self.binds) {
+            if batch.len() + binds.len() > BATCH {
+                self.send(std::mem::take(&mut batch), None);
+            }
+            batch.extend(binds);
+        }
+        if !batch.is_empty() {
+            self.send(batch, None);
         }
     }
 
-    fn explain(&self, pod: Arc<Pod>, message: String) {
-        self.recorder.event(&about(&pod), EventType::Warning, "FailedScheduling", &message);
-        let known = pod.condition("PodScheduled").filter(|c| c.status == "False");
-        let since = known.and_then(|c| c.last_transition_time).unwrap_or_else(|| SystemClock.now());
+    fn send(&self, batch: Vec<Bind>, gang: Option<String>) {
+        let (client, answers, under_way) = (self.client.clone(), self.answers.clone(), self.under_way.clone());
+        tokio::spawn(async move {
+            let permit = under_way.acquire_owned().await;
+            let outcomes = bind(&client, &batch, gang.as_deref()).await;
+            drop(permit);
+            for (bind, outcome) in batch.into_iter().zip(outcomes) {
+                // Without a listener the scheduler has ended.
+                drop(answers.send(Event::Bind { uid: bind.pod.uid.clone(), outcome }));
+            }
+        });
+    }
+
+    fn explain(&self, pod: Arc<PodInfo>, message: &str, since: Option<Timestamp>) {
+        self.recorder.event(&about(&pod), EventType::Warning, "FailedScheduling", message);
+        let since = since.unwrap_or_else(|| SystemClock.now());
         let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": message, "lastProbeTime": null, "lastTransitionTime": since});
-        let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}});
         let answers = self.answers.clone();
-        let write = self.status(pod.clone(), patch);
+        let write = self.status(&pod, json!({"conditions": [condition]}));
         tokio::spawn(async move {
             match write.await {
                 Err(error) if !error.is_not_found() && !error.is_conflict() => {
-                    tracing::warn!(pod = pod.metadata.key(), error = error.chain(), "an explanation was not written");
-                    drop(answers.send(Event::ExplainFailed(pod.metadata.uid.to_string())));
+                    tracing::warn!(pod = pod.key(), error = error.chain(), "an explanation was not written");
+                    drop(answers.send(Event::ExplainFailed(pod.uid.clone())));
                 }
                 _ => {}
             }
         });
     }
 
-    fn nominate(&self, pod: Arc<Pod>, node: String) {
-        let patch = json!({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}});
-        let write = self.status(pod.clone(), patch);
+    fn nominate(&self, pod: Arc<PodInfo>, node: &str) {
+        let write = self.status(&pod, json!({"nominatedNodeName": node}));
         tokio::spawn(async move {
             if let Err(error) = write.await {
-                tracing::debug!(pod = pod.metadata.key(), error = error.chain(), "a nomination was not written");
+                tracing::debug!(pod = pod.key(), error = error.chain(), "a nomination was not written");
             }
         });
     }
 
-    fn status(&self, pod: Arc<Pod>, patch: Value) -> impl Future<Output = Result<Value, ApiError>> + Send + use<> {
-        let client = self.client.clone();
-        async move {
-            let meta = &pod.metadata;
-            client.patch(&kinds::POD, &meta.namespace, &meta.name, Patch::Strategic(patch), Some("status")).await
-        }
+    fn status(&self, pod: &PodInfo, status: Value) -> impl Future<Output = Result<Value, ApiError>> + Send + use<> {
+        let (client, ns, name) = (self.client.clone(), pod.namespace.clone(), pod.name.to_string());
+        let patch = json!({"metadata": {"uid": pod.uid}, "status": status});
+        async move { client.patch(&kinds::POD, &ns, &name, Patch::Strategic(patch), Some("status")).await }
     }
 
     fn read_allocation(&self, node: String) {
@@ -136,7 +143,7 @@ impl Effects {
         });
     }
 
-    fn evict(&self, victim: Victim, preemptor: &Pod, node: &str) {
+    fn evict(&self, victim: Victim, preemptor: &PodInfo, node: &str) {
         let about = ObjectRef {
             api_version: "v1".to_owned(),
             kind: "Pod".to_owned(),
@@ -145,19 +152,27 @@ impl Effects {
             uid: victim.uid.clone(),
             ..ObjectRef::default()
         };
-        let message = format!("Preempted by pod {} on node {node}", preemptor.metadata.uid);
+        let message = format!("Preempted by pod {} on node {node}", preemptor.uid);
         self.recorder.event(&about, EventType::Normal, "Preempted", &message);
         let client = self.client.clone();
+        let since = SystemClock.now();
         tokio::spawn(async move {
-            let Victim { namespace, name, uid } = victim;
-            let result = client.delete(&kinds::POD, &namespace, &name, &DeleteOptions::uid(uid)).await;
-            match result {
+            let Victim { namespace, name, uid, grace_s } = victim;
+            // Says why it ends, for those that count disruptions apart from failures.
+            let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+                "message": message, "lastTransitionTime": since});
+            let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
+            let told: Result<Value, _> =
+                client.patch(&kinds::POD, &namespace, &name, Patch::Strategic(patch), Some("status")).await;
+            let options = DeleteOptions { grace_period_seconds: Some(grace_s), ..DeleteOptions::uid(uid) };
+            let deleted = match told {
+                Ok(_) => client.delete(&kinds::POD, &namespace, &name, &options).await,
+                Err(error) => Err(error),
+            };
+            match deleted {
                 Err(error) if !error.is_not_found() && !error.is_conflict() => {
-                    tracing::warn!(
-                        pod = format!("{namespace}/{name}"),
-                        error = error.chain(),
-                        "could not be preempted"
-                    );
+                    let pod = format!("{namespace}/{name}");
+                    tracing::warn!(pod, error = error.chain(), "could not be preempted");
                 }
                 _ => {}
             }
@@ -165,17 +180,28 @@ impl Effects {
     }
 }
 
-fn about(pod: &Pod) -> ObjectRef {
-    ObjectRef::of(&kinds::POD, pod)
+fn about(pod: &PodInfo) -> ObjectRef {
+    ObjectRef {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        namespace: pod.namespace.clone(),
+        name: pod.name.to_string(),
+        uid: pod.uid.to_string(),
+        ..ObjectRef::default()
+    }
 }
 
 /// One outcome per bind, in order.
-async fn bind(client: &Client, batch: &[Bind]) -> Vec<BindOutcome> {
+async fn bind(client: &Client, batch: &[Bind], gang: Option<&str>) -> Vec<BindOutcome> {
     let items: Vec<Value> = batch
         .iter()
         .map(|b| {
-            json!({"namespace": b.namespace, "name": b.name, "uid": b.uid, "node": b.node,
-                "allocationVersion": b.allocation_version.to_string()})
+            let mut item = json!({"namespace": b.pod.namespace, "name": b.pod.name, "uid": b.pod.uid, "node": b.node,
+                "allocationVersion": b.allocation_version.to_string()});
+            if let Some(gang) = gang {
+                item["group"] = json!(gang);
+            }
+            item
         })
         .collect();
     let body = json!({"apiVersion": "gantry.dev/v1", "kind": "BindingBatch", "items": items});

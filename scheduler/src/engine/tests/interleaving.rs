@@ -1,7 +1,8 @@
 //! Two schedulers, one store, and watches that lag as they like: no machine is ever given more than it has. Then the faults
 //! stop, and everything that fits must be placed, after which nothing is written any more.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -10,6 +11,8 @@ use super::super::{Bind, BindOutcome, Effect, Engine, Event};
 use super::model::{Store, Told, pod};
 
 const MACHINES: [&str; 3] = ["m0", "m1", "m2"];
+/// Members that start together.
+const GANG: usize = 3;
 
 /// One scheduler with its three watches and what is under way to and from the store.
 struct Member {
@@ -17,7 +20,7 @@ struct Member {
     pods_at: usize,
     nodes_at: usize,
     allocations_at: usize,
-    binds: VecDeque<Bind>,
+    binds: VecDeque<(Vec<Bind>, bool)>,
     answers: VecDeque<Event>,
     writes: usize,
 }
@@ -26,6 +29,8 @@ struct Member {
 enum Step {
     CreatePod(u8),
     CreateBound(u8, u8),
+    /// A member of one of two gangs.
+    CreateMember(u8, u8),
     DeletePod(u8),
     /// Which scheduler, which watch.
     Watch(usize, u8),
@@ -40,6 +45,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => (1..4_u8).prop_map(Step::CreatePod),
         1 => (1..3_u8, 0..3_u8).prop_map(|(cpu, m)| Step::CreateBound(cpu, m)),
+        2 => (1..3_u8, 0..2_u8).prop_map(|(cpu, gang)| Step::CreateMember(cpu, gang)),
         1 => any::<u8>().prop_map(Step::DeletePod),
         8 => (who.clone(), 0..3_u8).prop_map(|(w, k)| Step::Watch(w, k)),
         4 => (who.clone(), any::<u64>()).prop_map(|(w, s)| Step::Decide(w, s)),
@@ -65,7 +71,7 @@ impl Member {
     fn step(&mut self, store: &Store, now_ms: u64, event: Event) {
         for effect in self.engine.step(now_ms, event) {
             match effect {
-                Effect::Bind(bind) => self.binds.push_back(bind),
+                Effect::Bind { binds, gang } => self.binds.push_back((binds, gang.is_some())),
                 Effect::ReadAllocation(node) => {
                     self.answers.push_back(Event::Allocation(store.read_allocation(&node)));
                     continue;
@@ -119,6 +125,8 @@ impl Member {
 }
 
 struct World {
+    /// Members that were deleted: a gang that was whole may shrink.
+    gone_of: BTreeMap<&'static str, u8>,
     store: Store,
     members: [Member; 2],
     now_ms: u64,
@@ -131,7 +139,13 @@ impl World {
         for name in MACHINES {
             store.add_node(name, "4");
         }
-        World { store, members: [Member::new(), Member::new()], now_ms: 0, made: 0 }
+        World {
+            gone_of: BTreeMap::from([("g0", 0), ("g1", 0)]),
+            store,
+            members: [Member::new(), Member::new()],
+            now_ms: 0,
+            made: 0,
+        }
     }
 
     fn run(&mut self, step: &Step) {
@@ -146,9 +160,21 @@ impl World {
                 let machine = MACHINES[usize::from(machine)];
                 self.store.create_bound(&format!("p{}", self.made), &cpu.to_string(), machine);
             }
+            Step::CreateMember(cpu, gang) => {
+                self.made += 1;
+                let mut member = (*pod(&format!("p{}", self.made), &cpu.to_string(), "", json!({}))).clone();
+                let labels = [("pod-group", format!("g{gang}")), ("min-member", GANG.to_string())];
+                let labels = labels.map(|(key, value)| (format!("gantry.dev/{key}"), value));
+                member.metadata.labels = BTreeMap::from(labels);
+                self.store.put_pod(Arc::new(member));
+            }
             Step::DeletePod(which) => {
                 let names: Vec<String> = self.store.pods.keys().cloned().collect();
                 if let Some(name) = names.get(usize::from(which) % names.len().max(1)) {
+                    let gang = self.store.pods[name].metadata.labels.get("gantry.dev/pod-group").cloned();
+                    for (known, gone) in &mut self.gone_of {
+                        *gone += u8::from(gang.as_deref() == Some(*known));
+                    }
                     self.store.delete_pod(name);
                 }
             }
@@ -166,15 +192,31 @@ impl World {
     }
 
     fn bind(&mut self, who: usize, lost: bool) {
-        let Some(bind) = self.members[who].binds.pop_front() else { return };
-        let before = self.store.excess_m(&bind.node);
-        let outcome = self.store.bind(&bind);
-        if matches!(outcome, BindOutcome::Bound(_)) {
-            let after = self.store.excess_m(&bind.node);
-            assert!(after <= 0, "{} is overcommitted by {after}m (was {before}m) by {}", bind.node, bind.name);
+        let Some((binds, is_gang)) = self.members[who].binds.pop_front() else { return };
+        let outcomes = self.store.bind(&binds, is_gang);
+        for (bind, outcome) in binds.iter().zip(outcomes) {
+            if matches!(outcome, BindOutcome::Bound(_)) {
+                let excess = self.store.excess_m(&bind.node);
+                assert!(excess <= 0, "{} is overcommitted by {excess}m by {}", bind.node, bind.pod.name);
+            }
+            let outcome = if lost { BindOutcome::Unknown } else { outcome };
+            self.members[who].answers.push_back(Event::Bind { uid: bind.pod.uid.clone(), outcome });
         }
-        let outcome = if lost { BindOutcome::Unknown } else { outcome };
-        self.members[who].answers.push_back(Event::Bind { uid: bind.uid, outcome });
+        self.check_gangs();
+    }
+
+    /// No gang is ever half-placed.
+    fn check_gangs(&self) {
+        for gang in ["g0", "g1"] {
+            let members = || {
+                self.store
+                    .pods
+                    .values()
+                    .filter(|p| p.metadata.labels.get("gantry.dev/pod-group").is_some_and(|g| g == gang))
+            };
+            let placed = members().filter(|p| !p.spec.node_name.is_empty()).count();
+            assert!(placed == 0 || placed + usize::from(self.gone_of[gang]) >= GANG, "{placed} of {gang} are placed");
+        }
     }
 
     /// No more faults: everything is delivered until nothing moves.
@@ -210,14 +252,19 @@ proptest! {
         }
         world.settle();
         for pod in world.store.unbound() {
-            let asks = crate::resources::Resources::of_pod(&pod.spec).cpu_m;
+            if pod.metadata.labels.contains_key("gantry.dev/pod-group") {
+                continue;
+            }
+            let asks = crate::resources::Resources::of_pod(&pod).cpu_m;
             for machine in MACHINES {
                 prop_assert!(-world.store.excess_m(machine) < asks, "{} fits on {machine}", pod.metadata.name);
             }
         }
-        // Everybody is looked at once more, which may bring an explanation up to date.
-        world.now_ms += 1_000_000;
-        world.settle();
+        // Everybody is looked at again, which may keep a machine for somebody, and then bring explanations up to date.
+        for _ in 0..3 {
+            world.now_ms += 1_000_000;
+            world.settle();
+        }
         // Settled: the same news again and all the time in the world lead to no write.
         let writes = [world.members[0].writes, world.members[1].writes];
         world.now_ms += 1_000_000;

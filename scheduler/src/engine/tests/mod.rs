@@ -28,18 +28,22 @@ fn decide(engine: &mut Engine, now_ms: u64) -> Vec<Effect> {
 /// Effects in short: `bind p@5`, `explain p: …`.
 fn told(effects: &[Effect]) -> Vec<String> {
     let one = |effect: &Effect| match effect {
-        Effect::Bind(bind) => format!("bind {}@{}", bind.name, bind.allocation_version),
-        Effect::Explain { pod, message } => format!("explain {}: {message}", pod.metadata.name),
-        Effect::Scheduled { pod, node } => format!("scheduled {} {node}", pod.metadata.name),
+        Effect::Bind { binds, gang } => {
+            let names: Vec<&str> = binds.iter().map(|bind| &*bind.pod.name).collect();
+            let gang = gang.as_ref().map(|gang| format!(" of {gang}")).unwrap_or_default();
+            format!("bind {}@{}{gang}", names.join("+"), binds[0].allocation_version)
+        }
+        Effect::Explain { pod, message, .. } => format!("explain {}: {message}", pod.name),
+        Effect::Scheduled { pod, node, .. } => format!("scheduled {} {node}", pod.name),
         Effect::ReadAllocation(node) => format!("read {node}"),
         Effect::Evict { victim, .. } => format!("evict {}", victim.name),
-        Effect::Nominate { pod, node } => format!("nominate {} {node}", pod.metadata.name),
+        Effect::Nominate { pod, node } => format!("nominate {} {node}", pod.name),
     };
     effects.iter().map(one).collect()
 }
 
 fn ended(uid: &str, outcome: BindOutcome) -> Event {
-    Event::Bind { uid: uid.to_owned(), outcome }
+    Event::Bind { uid: uid.into(), outcome }
 }
 
 #[test]
@@ -131,9 +135,14 @@ fn an_explanation_is_written_once_and_again_when_it_changes() {
     engine.step(1, Event::Pod(model::with_status(&big, condition(message))));
     assert_eq!(decide(&mut engine, 1), [], "its own write does not wake it");
     engine.step(2, Event::Node(node("m", 20, "4")));
-    assert_eq!(told(&decide(&mut engine, 500)), ["explain big: 0/1 machines: 1 short of cpu: wants 8, 4 free"]);
-    engine.step(501, Event::Node(node("m", 21, "8")));
-    assert_eq!(told(&decide(&mut engine, 2_000)), ["bind big@5"]);
+    assert_eq!(decide(&mut engine, 500), [], "it does not fit on the larger machine either");
+    assert_eq!(
+        told(&decide(&mut engine, 300_000)),
+        ["explain big: 0/1 machines: 1 short of cpu: wants 8, 4 free"],
+        "now and then everybody is looked at again"
+    );
+    engine.step(300_001, Event::Node(node("m", 21, "8")));
+    assert_eq!(told(&decide(&mut engine, 302_000)), ["bind big@5"]);
 
     let mut restarted = self::engine();
     restarted.step(0, Event::Pod(model::with_status(&big, condition(message))));

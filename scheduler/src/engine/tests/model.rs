@@ -41,8 +41,8 @@ pub(super) fn deleting(pod: &Pod) -> Arc<Pod> {
 
 /// CPU taken in thousandths, and pods.
 pub(super) fn machine(snapshot: &Snapshot, name: &str) -> (i64, i64) {
-    let requested = snapshot.requested(snapshot.find(name).unwrap());
-    (requested.cpu_m, requested.pods)
+    let machine = snapshot.find(name).unwrap();
+    (snapshot.room().used(machine).cpu_m, snapshot.room().used_pods(machine))
 }
 
 /// What happened at a revision, as the watches tell it.
@@ -102,20 +102,32 @@ impl Store {
         self.bump(node);
     }
 
-    /// One transaction: the pod is unbound and the version is the one decided from.
-    pub fn bind(&mut self, bind: &Bind) -> BindOutcome {
-        let Some(pod) = self.pods.get(&bind.name) else { return BindOutcome::Gone };
-        if !pod.spec.node_name.is_empty() {
-            return BindOutcome::Conflict("bound".into());
+    /// One request. Binds of one machine from one version are one transaction, each on top of the ones before; what cannot
+    /// be bound is left out. A gang is one transaction, all or none.
+    pub fn bind(&mut self, binds: &[Bind], is_gang: bool) -> Vec<BindOutcome> {
+        let why = |store: &Self, bind: &Bind| {
+            let Some(pod) = store.pods.get(&*bind.pod.name) else { return Some(BindOutcome::Gone) };
+            let bound = (!pod.spec.node_name.is_empty()).then(|| BindOutcome::Conflict("bound".into()));
+            let moved = store.allocations[&bind.node].0 != bind.allocation_version;
+            bound.or(moved.then(|| BindOutcome::Conflict("moved".into())))
+        };
+        let refused: Vec<Option<BindOutcome>> = binds.iter().map(|bind| why(self, bind)).collect();
+        if is_gang && refused.iter().any(Option::is_some) {
+            return binds.iter().map(|_| BindOutcome::Conflict("one of the gang".into())).collect();
         }
-        if self.allocations[&bind.node].0 != bind.allocation_version {
-            return BindOutcome::Conflict("moved".into());
+        let bound: Vec<&Bind> = binds.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(b, _)| b).collect();
+        if !bound.is_empty() {
+            self.revision += 1;
+            let machines: std::collections::BTreeSet<&String> = bound.iter().map(|bind| &bind.node).collect();
+            for bind in &bound {
+                let mut pod = (*self.pods[&*bind.pod.name]).clone();
+                pod.spec.node_name = bind.node.clone();
+                self.pods.insert(pod.metadata.name.clone(), Arc::new(pod.clone()));
+                self.log.push((self.revision, Told::Pod(Arc::new(pod))));
+            }
+            machines.into_iter().for_each(|machine| self.bump(machine));
         }
-        let mut pod = (**pod).clone();
-        pod.spec.node_name = bind.node.clone();
-        self.put_pod(Arc::new(pod));
-        self.bump(&bind.node);
-        BindOutcome::Bound(self.revision)
+        refused.into_iter().map(|refused| refused.unwrap_or(BindOutcome::Bound(self.revision))).collect()
     }
 
     pub fn read_allocation(&self, name: &str) -> Arc<NodeAllocation> {
@@ -126,7 +138,7 @@ impl Store {
     /// By how much a machine is overcommitted, in thousandths of a CPU.
     pub fn excess_m(&self, name: &str) -> i64 {
         let on = self.pods.values().filter(|pod| pod.spec.node_name == name);
-        let taken: i64 = on.map(|pod| Resources::of_pod(&pod.spec).cpu_m).sum();
+        let taken: i64 = on.map(|pod| Resources::of_pod(pod).cpu_m).sum();
         taken - Resources::read(&self.nodes[name].status.allocatable).cpu_m
     }
 

@@ -1,12 +1,26 @@
 //! A pod that mounts a PersistentVolumeClaim waits: no machine mounts volumes yet.
 
-use super::{Filter, Reason};
-use crate::pod::PodInfo;
-use crate::snapshot::Snapshot;
+use std::sync::Arc;
 
-pub fn filter<'a>(_: &'a Snapshot, pod: &'a PodInfo) -> Option<Filter<'a>> {
-    let claim = pod.claims.first()?;
-    Some(Box::new(move |_| Err(vec![Reason::Claim(claim.clone())])))
+use super::{Check, Checked, Preparing, Reason};
+use crate::snapshot::{Machine, Placed, Snapshot};
+
+#[derive(Debug)]
+struct Claims(Arc<str>);
+
+pub fn check(preparing: &mut Preparing) -> Checked {
+    let claim = preparing.info.claims.first()?;
+    Some(Box::new(Claims(claim.as_str().into())))
+}
+
+impl Check for Claims {
+    fn admits(&self, _: &Snapshot, _: Machine) -> bool {
+        false
+    }
+
+    fn refuse(&self, _: &Snapshot, _: Machine, _: &[&Placed], reasons: &mut Vec<Reason>) {
+        reasons.push(Reason::Claim(self.0.clone()));
+    }
 }
 
 #[cfg(test)]
@@ -21,8 +35,8 @@ mod tests {
         cluster.machine("a", json!({}));
         let with =
             cluster.pod("p", json!({"volumes": [{"emptyDir": {}}, {"persistentVolumeClaim": {"claimName": "c"}}]}));
-        assert_eq!(cluster.refused(filter, &with), [("a", Reason::Claim("c".into()))]);
+        assert_eq!(cluster.refused(check, &with), [("a".to_owned(), Reason::Claim("c".into()))]);
         let without = cluster.pod("p", json!({"volumes": [{"emptyDir": {}}]}));
-        assert!(cluster.refused(filter, &without).is_empty());
+        assert!(cluster.refused(check, &without).is_empty());
     }
 }

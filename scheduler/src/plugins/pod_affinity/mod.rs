@@ -1,108 +1,128 @@
 //! Pods that run together or apart, by topology: what this pod demands, what the pods that run demand of it, and what it
-//! prefers.
+//! and they prefer. (Kubernetes: "Inter-pod affinity and anti-affinity"; a required affinity of a placed pod counts 1.)
 
-use std::collections::{BTreeMap, BTreeSet};
+use super::{Check, Checked, Preparing, Reason, Scale, Score, Scored};
+use crate::snapshot::{Carried, HolderId, Machine, MatchRule, Placed, Snapshot, ViewId};
 
-use super::{Filter, Reason, Scale, Scorer};
-use crate::pod::{AffinityTerm, PodInfo};
-use crate::snapshot::{Machine, Snapshot};
-
-/// Whether a term speaks of a pod with this namespace and these labels.
-fn is_about(snapshot: &Snapshot, term: &AffinityTerm, pod: &PodInfo) -> bool {
-    let by_labels = || {
-        let selector = term.namespace_selector.as_ref();
-        selector.is_some_and(|s| snapshot.namespace_labels(&pod.namespace).is_some_and(|labels| s.matches(labels)))
-    };
-    (term.namespaces.contains(&pod.namespace) || by_labels()) && term.selector.matches(&pod.labels)
+#[derive(Debug)]
+struct PodAffinity {
+    /// One for each demand to be together; each counts the pods that meet all of them.
+    together: Vec<ViewId>,
+    /// The pod meets its own demands: the first of a group may start anywhere.
+    may_be_first: bool,
+    /// One for each demand to be apart.
+    apart: Vec<ViewId>,
+    /// Placed pods' demands to be apart from this one.
+    avoided_by: Vec<HolderId>,
 }
 
-/// A topology key and one of its values.
-type Domain<'a> = (&'a str, &'a str);
-
-fn domain<'a>(snapshot: &'a Snapshot, key: &'a str, machine: Machine) -> Option<Domain<'a>> {
-    snapshot.labels(machine).get(key).map(|value| (key, value))
-}
-
-/// The domains in which a pod runs that does not want this one near.
-fn closed_by_others<'a>(snapshot: &'a Snapshot, pod: &PodInfo) -> BTreeSet<Domain<'a>> {
-    let mut closed = BTreeSet::new();
-    for placed in snapshot.with_anti_affinity() {
-        for term in &placed.info.anti_affinity {
-            if is_about(snapshot, term, pod) {
-                closed.extend(domain(snapshot, &term.topology_key, placed.machine));
-            }
-        }
-    }
-    closed
-}
-
-/// For each demand to be apart, the domains in which such a pod runs.
-fn closed_to_self<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> BTreeSet<Domain<'a>> {
-    let mut closed = BTreeSet::new();
-    for placed in snapshot.placed().filter(|_| !pod.anti_affinity.is_empty()) {
-        for term in &pod.anti_affinity {
-            if is_about(snapshot, term, &placed.info) {
-                closed.extend(domain(snapshot, &term.topology_key, placed.machine));
-            }
-        }
-    }
-    closed
-}
-
-/// The domains in which a pod runs that meets every demand to be together.
-fn open_by_affinity<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> BTreeSet<Domain<'a>> {
-    let mut open = BTreeSet::new();
-    for placed in snapshot.placed().filter(|_| !pod.affinity.is_empty()) {
-        if pod.affinity.iter().all(|term| is_about(snapshot, term, &placed.info)) {
-            open.extend(pod.affinity.iter().filter_map(|t| domain(snapshot, &t.topology_key, placed.machine)));
-        }
-    }
-    open
-}
-
-pub fn filter<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> Option<Filter<'a>> {
-    let (by_others, to_self) = (closed_by_others(snapshot, pod), closed_to_self(snapshot, pod));
-    if by_others.is_empty() && to_self.is_empty() && pod.affinity.is_empty() {
+pub fn check(preparing: &mut Preparing) -> Checked {
+    let info = preparing.info;
+    let rules = || info.affinity.iter().map(|term| term.rule.clone()).collect();
+    let all = MatchRule { rules: rules(), living: false };
+    let together = info.affinity.iter().map(|term| preparing.view(&all, &term.topology_key, None)).collect();
+    let one = |rule| MatchRule { rules: vec![rule], living: false };
+    let apart = info.anti_affinity.iter().map(|term| preparing.view(&one(term.rule.clone()), &term.topology_key, None));
+    let apart: Vec<ViewId> = apart.collect();
+    let snapshot = &preparing.snapshot;
+    let avoided_by: Vec<HolderId> =
+        preparing.carried.iter().copied().filter(|h| snapshot.carried(*h).0 == Carried::Apart).collect();
+    let may_be_first = info.affinity.iter().all(|term| snapshot.is_about(&term.rule, &info.tags));
+    if info.affinity.is_empty() && apart.is_empty() && avoided_by.is_empty() {
         return None;
     }
-    let open = open_by_affinity(snapshot, pod);
-    // The first of a group that wants to be together may start anywhere.
-    let is_first = open.is_empty() && pod.affinity.iter().all(|term| is_about(snapshot, term, pod));
-    Some(Box::new(move |machine| {
-        let at = |key: &'a str| domain(snapshot, key, machine);
-        let together = pod.affinity.iter().all(|t| at(&t.topology_key).is_some_and(|d| is_first || open.contains(&d)));
-        if !together {
-            return Err(vec![Reason::Affinity]);
-        }
-        if pod.anti_affinity.iter().filter_map(|t| at(&t.topology_key)).any(|d| to_self.contains(&d)) {
-            return Err(vec![Reason::AntiAffinity]);
-        }
-        if by_others.iter().any(|(key, value)| snapshot.labels(machine).get(key) == Some(value)) {
-            return Err(vec![Reason::ExistingAntiAffinity]);
-        }
-        Ok(())
-    }))
+    Some(Box::new(PodAffinity { together, may_be_first, apart, avoided_by }))
 }
 
-pub fn score<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> Option<Scorer<'a>> {
-    if pod.preferences.is_empty() {
-        return None;
+impl PodAffinity {
+    fn is_together(&self, snapshot: &Snapshot, machine: Machine, without: &[&Placed]) -> bool {
+        let total =
+            |view: &ViewId| snapshot.view(*view).total() - i64::from(snapshot.viewed_of(*view, machine, without));
+        let is_first = || self.may_be_first && self.together.iter().all(|view| total(view) == 0);
+        let near = |view: &ViewId| {
+            snapshot.viewed(*view, machine).map(|near| near - snapshot.viewed_of(*view, machine, without))
+        };
+        self.together.iter().all(|view| near(view).is_some_and(|near| near > 0))
+            || (self.together.iter().all(|view| near(view).is_some()) && is_first())
     }
-    let mut worth: BTreeMap<Domain<'a>, i64> = BTreeMap::new();
-    for placed in snapshot.placed() {
-        for term in &pod.preferences {
-            if is_about(snapshot, term, &placed.info)
-                && let Some(domain) = domain(snapshot, &term.topology_key, placed.machine)
-            {
-                *worth.entry(domain).or_insert(0) += term.weight;
-            }
+
+    fn is_apart(&self, snapshot: &Snapshot, machine: Machine, without: &[&Placed]) -> bool {
+        self.apart.iter().all(|view| {
+            let near = snapshot.viewed(*view, machine).unwrap_or(0);
+            near == 0 || near == snapshot.viewed_of(*view, machine, without)
+        })
+    }
+
+    fn is_avoided(&self, snapshot: &Snapshot, machine: Machine, without: &[&Placed]) -> bool {
+        self.avoided_by.iter().any(|holder| {
+            let near = snapshot.carriers(*holder, machine);
+            near > 0 && near > snapshot.carriers_of(*holder, without)
+        })
+    }
+}
+
+impl Check for PodAffinity {
+    fn admits(&self, snapshot: &Snapshot, machine: Machine) -> bool {
+        self.is_together(snapshot, machine, &[])
+            && self.is_apart(snapshot, machine, &[])
+            && !self.is_avoided(snapshot, machine, &[])
+    }
+
+    fn refuse(&self, snapshot: &Snapshot, machine: Machine, without: &[&Placed], reasons: &mut Vec<Reason>) {
+        if !self.is_together(snapshot, machine, without) {
+            reasons.push(Reason::Affinity);
+        } else if !self.is_apart(snapshot, machine, without) {
+            reasons.push(Reason::AntiAffinity);
+        } else if self.is_avoided(snapshot, machine, without) {
+            reasons.push(Reason::ExistingAntiAffinity);
         }
     }
-    let keys: BTreeSet<&str> = pod.preferences.iter().map(|t| t.topology_key.as_str()).collect();
-    let score = move |machine| {
-        keys.iter().filter_map(|key| domain(snapshot, key, machine)).filter_map(|d| worth.get(&d)).sum::<i64>()
+
+    fn spans_machines(&self) -> bool {
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Preferences {
+    own: Vec<(i64, ViewId)>,
+    others: Vec<(i64, HolderId)>,
+}
+
+pub fn score(preparing: &mut Preparing) -> Scored {
+    let info = preparing.info;
+    let one = |rule| MatchRule { rules: vec![rule], living: false };
+    let own: Vec<_> = info
+        .preferences
+        .iter()
+        .map(|term| (term.weight, preparing.view(&one(term.rule.clone()), &term.topology_key, None)))
+        .collect();
+    let snapshot = &preparing.snapshot;
+    let worth = |holder: &HolderId| match snapshot.carried(*holder).0 {
+        Carried::Apart => None,
+        Carried::Together => Some((1, *holder)),
+        Carried::Prefers(weight) => Some((weight, *holder)),
     };
-    Some(Scorer { score: Box::new(score), scale: Scale::More })
+    let others: Vec<_> = preparing.carried.iter().filter_map(worth).collect();
+    if own.is_empty() && others.is_empty() {
+        return None;
+    }
+    Some(Box::new(Preferences { own, others }))
+}
+
+impl Score for Preferences {
+    fn scale(&self) -> Scale {
+        Scale::More
+    }
+
+    fn score(&self, snapshot: &Snapshot, machines: &[Machine], scores: &mut Vec<i64>) {
+        scores.extend(machines.iter().map(|machine| {
+            let near = |view: ViewId| i64::from(snapshot.viewed(view, *machine).unwrap_or(0));
+            let own: i64 = self.own.iter().map(|(weight, view)| weight * near(*view)).sum();
+            let carriers = |holder: HolderId| i64::from(snapshot.carriers(holder, *machine));
+            own + self.others.iter().map(|(weight, holder)| weight * carriers(*holder)).sum::<i64>()
+        }));
+    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,34 @@
 //! A host port is given once per machine, protocol and address.
 
-use super::{Filter, Reason};
-use crate::pod::PodInfo;
-use crate::snapshot::Snapshot;
+use super::{Check, Checked, Preparing, Reason};
+use crate::pod::HostPort;
+use crate::snapshot::{Machine, Placed, Snapshot};
 
-pub fn filter<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> Option<Filter<'a>> {
-    if pod.ports.is_empty() {
-        return None;
+#[derive(Debug)]
+struct Ports(Vec<HostPort>);
+
+pub fn check(preparing: &mut Preparing) -> Checked {
+    let ports = &preparing.info.ports;
+    if ports.is_empty() { None } else { Some(Box::new(Ports(ports.clone()))) }
+}
+
+impl Ports {
+    fn taken<'a>(&self, mut others: impl Iterator<Item = &'a HostPort>) -> Option<&HostPort> {
+        others.find_map(|other| self.0.iter().find(|port| port.collides(other)))
     }
-    Some(Box::new(move |machine| {
-        let taken = || snapshot.pods_on(machine).flat_map(|placed| &placed.info.ports);
-        match pod.ports.iter().find(|port| taken().any(|other| port.collides(other))) {
-            Some(port) => Err(vec![Reason::Port(format!("{}/{}", port.port, port.protocol))]),
-            None => Ok(()),
-        }
-    }))
+}
+
+impl Check for Ports {
+    fn admits(&self, snapshot: &Snapshot, machine: Machine) -> bool {
+        !snapshot.ports_taken().get(machine) || self.taken(snapshot.ports_on(machine)).is_none()
+    }
+
+    fn refuse(&self, snapshot: &Snapshot, machine: Machine, without: &[&Placed], reasons: &mut Vec<Reason>) {
+        let stays = |p: &&Placed| !without.iter().any(|gone| gone.info.uid == p.info.uid);
+        let others = snapshot.pods_on(machine).filter(stays).flat_map(|placed| &placed.info.ports);
+        let taken = self.taken(others);
+        reasons.extend(taken.map(|port| Reason::Port(format!("{}/{}", port.port, port.protocol).into())));
+    }
 }
 
 #[cfg(test)]
@@ -35,8 +49,8 @@ mod tests {
             cluster.machine("m", json!({}));
             cluster.bound("other", "m", other);
             let pod = cluster.pod("p", own);
-            let expect = if collides { vec![("m", Reason::Port("80/TCP".into()))] } else { vec![] };
-            assert_eq!(cluster.refused(filter, &pod), expect);
+            let expect = if collides { vec![("m".to_owned(), Reason::Port("80/TCP".into()))] } else { vec![] };
+            assert_eq!(cluster.refused(check, &pod), expect);
         };
         check(port("", "TCP"), port("", "TCP"), true);
         check(port("10.0.0.1", "TCP"), port("", "TCP"), true);

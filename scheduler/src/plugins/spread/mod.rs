@@ -1,93 +1,132 @@
 //! Topology spread constraints: how unevenly matching pods may lie over the values of a label.
+//! (Kubernetes: "Pod Topology Spread Constraints".)
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::{Filter, Reason, Scale, Scorer, node_affinity, taints};
-use crate::pod::{PodInfo, Spread};
-use crate::snapshot::{Machine, Snapshot};
+use super::{Check, Checked, Preparing, Reason, Scale, Score, Scored, node_affinity};
+use crate::pod::{PodInfo, PodRule, Spread};
+use crate::snapshot::{Machine, MatchRule, NodeRule, Placed, Snapshot, ViewId};
 
-/// Matching pods per domain, counted over the machines that the pod could use at all.
-struct Count<'a> {
-    rule: &'a Spread,
-    by_domain: BTreeMap<&'a str, i64>,
+#[derive(Debug)]
+struct Constraint {
+    view: ViewId,
+    key: Arc<str>,
+    max_skew: i64,
+    min_domains: i64,
+    /// The pod counts itself.
+    own: i64,
 }
 
-impl Count<'_> {
-    fn least(&self) -> i64 {
-        let few = i64::try_from(self.by_domain.len()).unwrap_or(i64::MAX) < self.rule.min_domains;
-        if few { 0 } else { self.by_domain.values().copied().min().unwrap_or(0) }
+/// Machines whose pods count: those that have every key, and that the pod could use as far as the constraint wants that.
+fn eligible(info: &PodInfo, rule: &Spread) -> NodeRule {
+    let keys: BTreeSet<&String> =
+        info.spread.iter().filter(|other| other.required == rule.required).map(|other| &other.topology_key).collect();
+    NodeRule {
+        has_keys: keys.into_iter().cloned().collect(),
+        tolerations: rule.honor_taints.then(|| info.tolerations.clone()),
+        ..if rule.honor_affinity { node_affinity::rule(info) } else { NodeRule::default() }
     }
 }
 
-fn is_eligible(snapshot: &Snapshot, pod: &PodInfo, rule: &Spread, machine: Machine) -> bool {
-    let hard = |effect: &str| effect == "NoSchedule" || effect == "NoExecute";
-    let tolerated = || {
-        let taints = snapshot.taints(machine).iter().filter(|t| hard(&t.effect));
-        taints.into_iter().all(|t| taints::tolerates(&pod.tolerations, t))
-    };
-    (!rule.honor_affinity || node_affinity::matches(snapshot, pod, machine)) && (!rule.honor_taints || tolerated())
-}
-
-/// Only machines that have every key are looked at.
-fn counts<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo, required: bool) -> Vec<Count<'a>> {
-    let rules: Vec<&Spread> = pod.spread.iter().filter(|rule| rule.required == required).collect();
-    let mut counts: Vec<Count> = rules.iter().map(|rule| Count { rule, by_domain: BTreeMap::new() }).collect();
-    for machine in snapshot.machines() {
-        let labels = snapshot.labels(machine);
-        if !rules.iter().all(|rule| labels.get(&rule.topology_key).is_some()) {
-            continue;
-        }
-        for count in &mut counts {
-            let Some(domain) = labels.get(&count.rule.topology_key) else { continue };
-            if !is_eligible(snapshot, pod, count.rule, machine) {
-                continue;
+fn constraints(preparing: &mut Preparing, required: bool) -> Vec<Constraint> {
+    let info = preparing.info;
+    let rules = info.spread.iter().filter(|rule| rule.required == required);
+    rules
+        .map(|rule| {
+            let namespaces = BTreeSet::from([info.namespace.clone()]);
+            let matched = PodRule { selector: rule.selector.clone(), namespaces, namespace_selector: None };
+            let matched = MatchRule { rules: vec![matched], living: true };
+            Constraint {
+                view: preparing.view(&matched, &rule.topology_key, Some(eligible(info, rule))),
+                key: rule.topology_key.as_str().into(),
+                max_skew: rule.max_skew,
+                min_domains: rule.min_domains,
+                own: i64::from(rule.selector.matches(&info.tags.labels)),
             }
-            let matching = snapshot.pods_on(machine).filter(|placed| {
-                let other = &placed.info;
-                !other.deleting && other.namespace == pod.namespace && count.rule.selector.matches(&other.labels)
-            });
-            *count.by_domain.entry(domain).or_insert(0) += i64::try_from(matching.count()).unwrap_or(i64::MAX);
-        }
-    }
-    counts
+        })
+        .collect()
 }
 
-pub fn filter<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> Option<Filter<'a>> {
-    if !pod.spread.iter().any(|rule| rule.required) {
-        return None;
-    }
-    let counts = counts(snapshot, pod, true);
-    Some(Box::new(move |machine| {
-        for count in &counts {
-            let rule = count.rule;
-            let Some(domain) = snapshot.labels(machine).get(&rule.topology_key) else {
-                return Err(vec![Reason::NoDomain(rule.topology_key.clone())]);
-            };
-            let own = i64::from(rule.selector.matches(&pod.labels));
-            let there = count.by_domain.get(domain).copied().unwrap_or(0);
-            if there + own - count.least() > rule.max_skew {
-                return Err(vec![Reason::Skew(rule.topology_key.clone())]);
-            }
-        }
-        Ok(())
-    }))
+#[derive(Debug)]
+struct Required(Vec<Constraint>);
+
+pub fn check(preparing: &mut Preparing) -> Checked {
+    let constraints = constraints(preparing, true);
+    if constraints.is_empty() { None } else { Some(Box::new(Required(constraints))) }
 }
 
-pub fn score<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> Option<Scorer<'a>> {
-    if pod.spread.iter().all(|rule| rule.required) {
-        return None;
-    }
-    let counts = counts(snapshot, pod, false);
-    let score = move |machine| {
-        let labels = snapshot.labels(machine);
-        let of = |count: &Count| match labels.get(&count.rule.topology_key) {
-            Some(domain) => count.by_domain.get(domain).copied().unwrap_or(0),
-            // A machine outside of the topology is the last choice.
-            None => count.by_domain.values().copied().max().unwrap_or(0) + 1,
+impl Constraint {
+    /// By how much the machine's domain would lead the emptiest one; `None` when it is in no domain.
+    fn skew(&self, snapshot: &Snapshot, machine: Machine, without: &[&Placed]) -> Option<i64> {
+        let view = snapshot.view(self.view);
+        let gone = i64::from(snapshot.viewed_of(self.view, machine, without));
+        let near = i64::from(snapshot.viewed(self.view, machine)?) - gone;
+        let few = view.domains() < self.min_domains;
+        // Those that go leave this domain, which may become the emptiest.
+        let least = if few {
+            0
+        } else if gone > 0 {
+            i64::from(view.least()).min(near)
+        } else {
+            i64::from(view.least())
         };
-        counts.iter().map(of).sum()
-    };
-    Some(Scorer { score: Box::new(score), scale: Scale::Fewer })
+        Some(near + self.own - least)
+    }
+}
+
+impl Check for Required {
+    fn admits(&self, snapshot: &Snapshot, machine: Machine) -> bool {
+        self.0.iter().all(|c| c.skew(snapshot, machine, &[]).is_some_and(|skew| skew <= c.max_skew))
+    }
+
+    fn refuse(&self, snapshot: &Snapshot, machine: Machine, without: &[&Placed], reasons: &mut Vec<Reason>) {
+        for constraint in &self.0 {
+            match constraint.skew(snapshot, machine, without) {
+                None => return reasons.push(Reason::NoDomain(constraint.key.clone())),
+                Some(skew) if skew > constraint.max_skew => return reasons.push(Reason::Skew(constraint.key.clone())),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn spans_machines(&self) -> bool {
+        true
+    }
+}
+
+#[derive(Debug)]
+struct Preferred(Vec<Constraint>);
+
+pub fn score(preparing: &mut Preparing) -> Scored {
+    let constraints = constraints(preparing, false);
+    if constraints.is_empty() { None } else { Some(Box::new(Preferred(constraints))) }
+}
+
+impl Score for Preferred {
+    fn scale(&self) -> Scale {
+        Scale::Fewer
+    }
+
+    fn score(&self, snapshot: &Snapshot, machines: &[Machine], scores: &mut Vec<i64>) {
+        // A constraint over few domains weighs less a pod, as in Kubernetes: it has more pods in each.
+        let weighted: Vec<(ViewId, i64, i64)> = self
+            .0
+            .iter()
+            .map(|c| {
+                let view = snapshot.view(c.view);
+                let weight = ((view.domains() as f64 + 2.0).ln() * 64.0) as i64;
+                (c.view, weight, i64::from(view.most()) + 1)
+            })
+            .collect();
+        scores.extend(machines.iter().map(|machine| {
+            // A machine outside of the topology is the last choice.
+            let of = |(view, weight, outside): &(ViewId, i64, i64)| {
+                weight * snapshot.viewed(*view, *machine).map_or(*outside, i64::from)
+            };
+            weighted.iter().map(of).sum::<i64>()
+        }));
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plugins::testing::Cluster;
+use crate::plugins::testing::{Cluster, owned};
 
 fn rule(extra: Value) -> Value {
     let mut rule = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
@@ -24,33 +24,29 @@ fn cluster() -> Cluster {
     cluster
 }
 
-fn skewed(cluster: &Cluster, spec: Value) -> Vec<String> {
+fn skewed(cluster: &mut Cluster, spec: Value) -> Vec<String> {
     let pod = cluster.pod_labelled("p", "web", spec);
     let skew = Reason::Skew("zone".into());
-    cluster
-        .refused(filter, &pod)
-        .into_iter()
-        .map(|(m, r)| if r == skew { m.to_owned() } else { format!("{m}?") })
-        .collect()
+    cluster.refused(check, &pod).into_iter().map(|(m, r)| if r == skew { m } else { format!("{m}?") }).collect()
 }
 
 #[test]
 fn the_skew_is_against_the_emptiest_domain() {
-    let cluster = cluster();
-    assert_eq!(skewed(&cluster, rule(json!({}))), ["a", "b"]);
-    assert_eq!(skewed(&cluster, rule(json!({"maxSkew": 2}))), ["a"]);
-    assert_eq!(skewed(&cluster, rule(json!({"maxSkew": 3}))), Vec::<String>::new());
+    let mut cluster = cluster();
+    assert_eq!(skewed(&mut cluster, rule(json!({}))), ["a", "b"]);
+    assert_eq!(skewed(&mut cluster, rule(json!({"maxSkew": 2}))), ["a"]);
+    assert_eq!(skewed(&mut cluster, rule(json!({"maxSkew": 3}))), Vec::<String>::new());
 }
 
 #[test]
 fn domains_that_the_pod_cannot_use_do_not_count() {
-    let cluster = cluster();
+    let mut cluster = cluster();
     let mut spec = rule(json!({}));
     spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
         [{"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["c"]}]}]}}});
-    assert_eq!(skewed(&cluster, spec.clone()), ["a"], "b is the emptiest of those it can use");
+    assert_eq!(skewed(&mut cluster, spec.clone()), ["a"], "b is the emptiest of those it can use");
     spec["topologySpreadConstraints"][0]["nodeAffinityPolicy"] = json!("Ignore");
-    assert_eq!(skewed(&cluster, spec), ["a", "b"]);
+    assert_eq!(skewed(&mut cluster, spec), ["a", "b"]);
 }
 
 #[test]
@@ -59,8 +55,8 @@ fn too_few_domains_count_as_an_empty_one() {
     cluster.bound_labelled("4", "b", "web", json!({}));
     cluster.bound_labelled("5", "c", "web", json!({}));
     cluster.bound_labelled("6", "c", "web", json!({}));
-    assert_eq!(skewed(&cluster, rule(json!({}))), Vec::<String>::new());
-    assert_eq!(skewed(&cluster, rule(json!({"minDomains": 4}))), ["a", "b", "c"]);
+    assert_eq!(skewed(&mut cluster, rule(json!({}))), Vec::<String>::new());
+    assert_eq!(skewed(&mut cluster, rule(json!({"minDomains": 4}))), ["a", "b", "c"]);
 }
 
 #[test]
@@ -68,13 +64,13 @@ fn a_machine_without_the_label_is_outside() {
     let mut cluster = cluster();
     cluster.machine("bare", json!({}));
     let pod = cluster.pod_labelled("p", "web", rule(json!({"maxSkew": 9})));
-    assert_eq!(cluster.refused(filter, &pod), [("bare", Reason::NoDomain("zone".into()))]);
+    assert_eq!(cluster.refused(check, &pod), [("bare", Reason::NoDomain("zone".into()))].map(owned));
 }
 
 #[test]
 fn what_may_be_broken_is_preferred() {
-    let cluster = cluster();
+    let mut cluster = cluster();
     let pod = cluster.pod_labelled("p", "web", rule(json!({"whenUnsatisfiable": "ScheduleAnyway"})));
-    assert_eq!(cluster.refused(filter, &pod), []);
-    assert_eq!(cluster.scores(score, &pod), [("a", 0), ("b", 50), ("c", 100)]);
+    assert_eq!(cluster.refused(check, &pod), []);
+    assert_eq!(cluster.scores(score, &pod), [("a", 0), ("b", 50), ("c", 100)].map(owned));
 }

@@ -1,39 +1,57 @@
 //! Taints that a pod does not tolerate: `NoSchedule` and `NoExecute` keep it away, `PreferNoSchedule` counts against.
 
-use super::{Filter, Reason, Scale, Scorer};
-use crate::api::{Taint, Toleration};
-use crate::pod::PodInfo;
-use crate::snapshot::Snapshot;
+use super::{Check, Checked, Preparing, Reason, Scale, Score, Scored};
+use crate::api::Toleration;
+use crate::snapshot::{Machine, NodeRule, NodeSetId, Placed, Snapshot, tolerates, untolerated};
 
-pub fn filter<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> Option<Filter<'a>> {
-    Some(Box::new(move |machine| {
-        let hard = |t: &&std::sync::Arc<Taint>| t.effect == "NoSchedule" || t.effect == "NoExecute";
-        match snapshot.taints(machine).iter().filter(hard).find(|t| !tolerates(&pod.tolerations, t)) {
-            Some(taint) => Err(vec![Reason::Taint(text(taint))]),
-            None => Ok(()),
+#[derive(Debug)]
+struct Taints {
+    tolerations: Vec<Toleration>,
+    open: NodeSetId,
+}
+
+pub fn check(preparing: &mut Preparing) -> Checked {
+    let tolerations = preparing.info.tolerations.clone();
+    let open = preparing.set(NodeRule { tolerations: Some(tolerations.clone()), ..NodeRule::default() });
+    Some(Box::new(Taints { tolerations, open }))
+}
+
+impl Check for Taints {
+    fn admits(&self, snapshot: &Snapshot, machine: Machine) -> bool {
+        snapshot.members(self.open).get(machine)
+    }
+
+    fn admit_word(&self, snapshot: &Snapshot, word: usize, mask: u64) -> u64 {
+        mask & snapshot.members(self.open).word(word)
+    }
+
+    fn refuse(&self, snapshot: &Snapshot, machine: Machine, _: &[&Placed], reasons: &mut Vec<Reason>) {
+        let taint = untolerated(&self.tolerations, snapshot.taints(machine));
+        reasons.extend(taint.map(|taint| Reason::Taint(taint.clone())));
+    }
+}
+
+#[derive(Debug)]
+struct Softly(Vec<Toleration>);
+
+pub fn score(preparing: &mut Preparing) -> Scored {
+    Some(Box::new(Softly(preparing.info.tolerations.clone())))
+}
+
+impl Score for Softly {
+    fn scale(&self) -> Scale {
+        Scale::Fewer
+    }
+
+    fn score(&self, snapshot: &Snapshot, machines: &[Machine], scores: &mut Vec<i64>) {
+        if snapshot.softly_tainted().is_empty() {
+            return;
         }
-    }))
-}
-
-pub fn score<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> Option<Scorer<'a>> {
-    let score = move |machine| {
-        let soft = snapshot.taints(machine).iter().filter(|t| t.effect == "PreferNoSchedule");
-        i64::try_from(soft.filter(|t| !tolerates(&pod.tolerations, t)).count()).unwrap_or(i64::MAX)
-    };
-    Some(Scorer { score: Box::new(score), scale: Scale::Fewer })
-}
-
-fn text(taint: &Taint) -> String {
-    let value = if taint.value.is_empty() { String::new() } else { format!("={}", taint.value) };
-    format!("{}{value}:{}", taint.key, taint.effect)
-}
-
-pub fn tolerates(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|t| {
-        let effect = t.effect.is_empty() || t.effect == taint.effect;
-        let key = if t.key.is_empty() { t.operator == "Exists" } else { t.key == taint.key };
-        effect && key && (t.operator == "Exists" || (matches!(&*t.operator, "" | "Equal") && t.value == taint.value))
-    })
+        scores.extend(machines.iter().map(|machine| {
+            let soft = snapshot.taints(*machine).iter().filter(|t| t.effect == "PreferNoSchedule");
+            i64::try_from(soft.filter(|t| !tolerates(&self.0, t)).count()).unwrap_or(i64::MAX)
+        }));
+    }
 }
 
 #[cfg(test)]
@@ -41,7 +59,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::testing::Cluster;
+    use crate::api::Taint;
+    use crate::plugins::testing::{Cluster, owned};
 
     #[test]
     fn tolerations_match_taints() {
@@ -70,7 +89,8 @@ mod tests {
         cluster.machine("soft", json!({"spec": {"taints": taints(&["PreferNoSchedule"])}}));
         cluster.machine("free", json!({}));
         let pod = cluster.pod("p", json!({}));
-        assert_eq!(cluster.refused(filter, &pod), [("hard", Reason::Taint("k=v:NoExecute".into()))]);
-        assert_eq!(cluster.scores(score, &pod), [("hard", 100), ("soft", 0), ("free", 100)]);
+        let taint = Taint { key: "k".into(), value: "v".into(), effect: "NoExecute".into() };
+        assert_eq!(cluster.refused(check, &pod), [("hard".to_owned(), Reason::Taint(taint.into()))]);
+        assert_eq!(cluster.scores(score, &pod), [("hard", 100), ("soft", 0), ("free", 100)].map(owned));
     }
 }

@@ -1,19 +1,32 @@
 //! Cordoned machines take only pods that tolerate it.
 
-use super::taints::tolerates;
-use super::{Filter, Reason};
-use crate::api::Taint;
-use crate::pod::PodInfo;
-use crate::snapshot::Snapshot;
+use super::{Checked, InSet, Preparing, Reason};
+use crate::snapshot::{NodeRule, tolerates_cordon};
 
-pub fn filter<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> Option<Filter<'a>> {
-    let cordon =
-        Taint { key: "node.kubernetes.io/unschedulable".into(), value: String::new(), effect: "NoSchedule".into() };
-    if tolerates(&pod.tolerations, &cordon) {
+pub fn check(preparing: &mut Preparing) -> Checked {
+    if tolerates_cordon(&preparing.info.tolerations) {
         return None;
     }
-    Some(Box::new(move |machine| match snapshot.is_unschedulable(machine) {
-        true => Err(vec![Reason::Unschedulable]),
-        false => Ok(()),
-    }))
+    let set = preparing.set(NodeRule { open_to: Some(Vec::new()), ..NodeRule::default() });
+    Some(Box::new(InSet { set, reason: Reason::Unschedulable }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plugins::testing::Cluster;
+
+    #[test]
+    fn cordoned_machines_take_only_who_tolerates_it() {
+        let mut cluster = Cluster::default();
+        cluster.machine("open", json!({}));
+        cluster.machine("cordoned", json!({"spec": {"unschedulable": true}}));
+        let pod = cluster.pod("p", json!({}));
+        assert_eq!(cluster.refused(check, &pod), [("cordoned".to_owned(), Reason::Unschedulable)]);
+        let tolerations = json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]);
+        let pod = cluster.pod("p", json!({"tolerations": tolerations}));
+        assert_eq!(cluster.refused(check, &pod), []);
+    }
 }

@@ -1,33 +1,29 @@
 //! Pods of one template run apart: on different machines first, then in different zones. Nobody has to ask for it.
 
-use std::collections::BTreeMap;
+use super::{Preparing, Scale, Score, Scored};
+use crate::snapshot::{Machine, Snapshot, Tier};
 
-use super::{Scale, Scorer};
-use crate::pod::PodInfo;
-use crate::snapshot::{Machine, Snapshot};
+#[derive(Debug)]
+struct Apart(String);
 
-const ZONE: &str = "topology.kubernetes.io/zone";
+pub fn score(preparing: &mut Preparing) -> Scored {
+    let owner = &preparing.info.owner;
+    // What is lent is packed, not spread, and not counted either.
+    if owner.is_empty() || preparing.tier == Tier::Lent { None } else { Some(Box::new(Apart(owner.clone()))) }
+}
 
-pub fn score<'a>(snapshot: &'a Snapshot, pod: &'a PodInfo) -> Option<Scorer<'a>> {
-    if pod.owner.is_empty() {
-        return None;
+impl Score for Apart {
+    fn scale(&self) -> Scale {
+        Scale::Fewer
     }
-    let mut machines: BTreeMap<Machine, i64> = BTreeMap::new();
-    let mut zones: BTreeMap<&str, i64> = BTreeMap::new();
-    for peer in snapshot.of_owner(&pod.owner).filter(|peer| !peer.info.deleting) {
-        *machines.entry(peer.machine).or_insert(0) += 1;
-        if let Some(zone) = snapshot.labels(peer.machine).get(ZONE) {
-            *zones.entry(zone).or_insert(0) += 1;
-        }
+
+    fn score(&self, snapshot: &Snapshot, machines: &[Machine], scores: &mut Vec<i64>) {
+        let Some(owner) = snapshot.owner(&self.0) else { return };
+        scores.extend(machines.iter().map(|machine| {
+            let in_zone = snapshot.zone(*machine).map_or(0, |zone| owner.in_zone(zone));
+            10 * i64::from(owner.on(*machine)) + i64::from(in_zone)
+        }));
     }
-    if machines.is_empty() {
-        return None;
-    }
-    let score = move |machine| {
-        let zone = snapshot.labels(machine).get(ZONE).and_then(|z| zones.get(z)).copied().unwrap_or(0);
-        10 * machines.get(&machine).copied().unwrap_or(0) + zone
-    };
-    Some(Scorer { score: Box::new(score), scale: Scale::Fewer })
 }
 
 #[cfg(test)]
@@ -35,7 +31,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plugins::testing::Cluster;
+    use crate::plugins::testing::{Cluster, owned};
+    use crate::snapshot::ZONE;
 
     #[test]
     fn other_machines_then_other_zones() {
@@ -45,7 +42,11 @@ mod tests {
         }
         cluster.bound_of("o", "x", "a1");
         let pod = cluster.pod_of("o", "p");
-        assert_eq!(cluster.scores(score, &pod), [("a1", 0), ("a2", 91), ("b1", 100)]);
+        assert_eq!(cluster.scores(score, &pod), [("a1", 0), ("a2", 91), ("b1", 100)].map(owned));
+        cluster.machine("a2", json!({"metadata": {"labels": {ZONE: "b"}}}));
+        cluster.machine("a1", json!({"metadata": {"labels": {ZONE: "b"}}}));
+        let after = [("a1", 0), ("a2", 100), ("b1", 100)].map(owned);
+        assert_eq!(cluster.scores(score, &pod), after, "its machine is in zone b now");
         let stranger = cluster.pod_of("other", "q");
         assert_eq!(cluster.scores(score, &stranger), []);
     }

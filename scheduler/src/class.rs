@@ -1,0 +1,141 @@
+//! Equivalence classes: pods that every rule treats alike are prepared once. Two pods are of one class when they share their
+//! spec, meet their own rules in the same way, and are spoken of by the same rules of placed pods. Decides nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::plugins::{Check, PLUGINS, Preparing, Score, Uses};
+use crate::pod::{Band, PodInfo, Spec};
+use crate::snapshot::{Ask, HolderId, Snapshot, Tier};
+
+/// Classes kept; the least recently used go first.
+const MOST: usize = 4096;
+
+/// How a scheduler's pods are placed: what each plugin's score counts, where it is not as usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    pub weights: HashMap<String, i64>,
+}
+
+/// A class of pods, prepared.
+#[derive(Debug)]
+pub struct Class {
+    pub id: u64,
+    pub spec: Arc<Spec>,
+    pub band: Band,
+    pub tier: Tier,
+    pub ask: Ask,
+    /// By their place in [`PLUGINS`].
+    pub checks: Vec<(usize, Box<dyn Check>)>,
+    pub scores: Vec<(i64, Box<dyn Score>)>,
+    /// Whether what happens on one machine changes the answer about others.
+    pub spans_machines: bool,
+    uses: Uses,
+}
+
+/// Whether two pods of a spec look alike to the rules.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    spec: usize,
+    band: Band,
+    scheduler: String,
+    /// For each own rule, whether the pod meets it itself.
+    own: Vec<bool>,
+    carried: Vec<HolderId>,
+}
+
+#[derive(Debug, Default)]
+pub struct Classes {
+    known: HashMap<Key, (Arc<Class>, u64)>,
+    profiles: HashMap<String, Profile>,
+    made: u64,
+    /// Counts uses, to know which class was used last.
+    clock: u64,
+}
+
+fn key(snapshot: &Snapshot, info: &PodInfo, scheduler: &str, carried: &[HolderId]) -> Key {
+    let terms = info.affinity.iter().chain(&info.anti_affinity).chain(&info.preferences);
+    let meets = terms.map(|term| snapshot.is_about(&term.rule, &info.tags));
+    let spread = info.spread.iter().map(|rule| rule.selector.matches(&info.tags.labels));
+    Key {
+        spec: Arc::as_ptr(&info.spec).addr(),
+        band: snapshot.band(&info.class),
+        scheduler: scheduler.to_owned(),
+        own: meets.chain(spread).collect(),
+        carried: carried.to_vec(),
+    }
+}
+
+impl Classes {
+    pub fn new(profiles: HashMap<String, Profile>) -> Self {
+        Classes { profiles, ..Classes::default() }
+    }
+
+    /// The pod's class, prepared where it is new. `info` was adopted by the snapshot.
+    pub fn of(&mut self, snapshot: &mut Snapshot, info: &PodInfo, scheduler: &str) -> Arc<Class> {
+        let carried = snapshot.carried_about(info);
+        let key = key(snapshot, info, scheduler, &carried);
+        self.clock += 1;
+        if let Some((class, used)) = self.known.get_mut(&key) {
+            *used = self.clock;
+            return class.clone();
+        }
+        if self.known.len() >= MOST {
+            self.let_go(snapshot);
+        }
+        self.made += 1;
+        let profile = self.profiles.get(scheduler);
+        let class = Arc::new(prepare(snapshot, info, profile, self.made, &carried));
+        self.known.insert(key, (class.clone(), self.clock));
+        class
+    }
+
+    /// The half that was not used for longest.
+    fn let_go(&mut self, snapshot: &mut Snapshot) {
+        let mut uses: Vec<u64> = self.known.values().map(|(_, used)| *used).collect();
+        let middle = uses.len() / 2;
+        let (_, oldest, _) = uses.select_nth_unstable(middle);
+        let oldest = *oldest;
+        self.known.retain(|_, (class, used)| {
+            let keep = *used > oldest;
+            if !keep {
+                class.uses.views.iter().for_each(|view| snapshot.release_view(*view));
+                class.uses.sets.iter().for_each(|set| snapshot.release_set(*set));
+            }
+            keep
+        });
+    }
+
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
+
+fn prepare(snapshot: &mut Snapshot, info: &PodInfo, profile: Option<&Profile>, id: u64, carried: &[HolderId]) -> Class {
+    let band = snapshot.band(&info.class);
+    let tier = Tier::of(band);
+    let ask = Ask::read(&info.requests, |name| snapshot.resource_id(name));
+    let mut uses = Uses::default();
+    let mut preparing = Preparing { snapshot, info, ask: &ask, tier, carried, uses: &mut uses };
+    let mut checks = Vec::new();
+    let mut scores = Vec::new();
+    for (at, plugin) in PLUGINS.iter().enumerate() {
+        if let Some(check) = plugin.check.and_then(|check| check(&mut preparing)) {
+            checks.push((at, check));
+        }
+        let usual = (plugin.weight)(band);
+        let weight = profile.and_then(|p| p.weights.get(plugin.name)).copied().unwrap_or(usual);
+        if weight == 0 {
+            continue;
+        }
+        if let Some(score) = plugin.score.and_then(|score| score(&mut preparing)) {
+            scores.push((weight, score));
+        }
+    }
+    let spans_machines = checks.iter().any(|(_, check)| check.spans_machines());
+    Class { id, spec: info.spec.clone(), band, tier, ask, checks, scores, spans_machines, uses }
+}

@@ -1,0 +1,258 @@
+//! Pods that are placed together or not at all: who belongs to which gang, and how a whole gang is decided. Nothing is held for
+//! a gang that does not fit as a whole, so two gangs cannot stand in each other's way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::binding::Waiting;
+use super::{Effect, Engine};
+use crate::api::PodGroup;
+use crate::pod::PodInfo;
+use crate::queue::Found;
+use crate::schedule::{Decision, Unschedulable, schedule};
+use crate::snapshot::{Assumed, Machine};
+
+/// Pods in one transaction.
+const MOST: usize = 512;
+
+type Key = (String, String);
+
+#[derive(Debug, Default)]
+struct Gang {
+    /// From the PodGroup; without one the pods' label says it.
+    min_member: Option<u32>,
+    labelled: Option<u32>,
+    /// Those that have no machine, by age.
+    pending: BTreeSet<(i64, Arc<str>)>,
+    bound: BTreeSet<Arc<str>>,
+}
+
+impl Gang {
+    /// How many must find a place together now; `None` while nobody has said how many they are.
+    fn needs(&self) -> Option<usize> {
+        let min = self.min_member.or(self.labelled)?;
+        Some((min as usize).saturating_sub(self.bound.len()))
+    }
+}
+
+/// A gang that was decided and waits for its machines.
+#[derive(Debug)]
+struct Ticket {
+    name: String,
+    members: Vec<Assumed>,
+    machines: BTreeSet<Machine>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Gangs {
+    known: BTreeMap<Key, Gang>,
+    key_of: BTreeMap<Arc<str>, Key>,
+    tickets: BTreeMap<u64, Ticket>,
+    issued: u64,
+}
+
+fn key(info: &PodInfo) -> Option<Key> {
+    info.gang.as_ref().map(|gang| (info.namespace.clone(), gang.name.clone()))
+}
+
+impl Gangs {
+    fn pending(&mut self, info: &PodInfo) {
+        let Some(key) = key(info) else { return };
+        let gang = self.known.entry(key.clone()).or_default();
+        gang.labelled = info.gang.as_ref().and_then(|gang| gang.min_member).or(gang.labelled);
+        gang.pending.insert((info.created_us, info.uid.clone()));
+        gang.bound.remove(&info.uid);
+        self.key_of.insert(info.uid.clone(), key);
+    }
+
+    pub fn bound(&mut self, info: &PodInfo) {
+        let Some(key) = key(info) else { return };
+        let gang = self.known.entry(key.clone()).or_default();
+        gang.labelled = info.gang.as_ref().and_then(|gang| gang.min_member).or(gang.labelled);
+        gang.pending.remove(&(info.created_us, info.uid.clone()));
+        gang.bound.insert(info.uid.clone());
+        self.key_of.insert(info.uid.clone(), key);
+    }
+
+    fn gone(&mut self, uid: &str) {
+        let Some(key) = self.key_of.remove(uid) else { return };
+        let Some(gang) = self.known.get_mut(&key) else { return };
+        gang.pending.retain(|(_, other)| &**other != uid);
+        gang.bound.remove(uid);
+        if gang.pending.is_empty() && gang.bound.is_empty() && gang.min_member.is_none() {
+            self.known.remove(&key);
+        }
+    }
+
+    pub fn machines(&self, ticket: u64) -> Option<BTreeSet<Machine>> {
+        self.tickets.get(&ticket).map(|ticket| ticket.machines.clone())
+    }
+
+    /// The gang's name and members; the ticket is used up.
+    pub fn take(&mut self, ticket: u64) -> (String, Vec<Assumed>) {
+        self.tickets.remove(&ticket).map(|ticket| (ticket.name, ticket.members)).unwrap_or_default()
+    }
+}
+
+/// Knowing who belongs together.
+impl Engine {
+    /// A pod of a gang waits. Whoever waits for the gang to be complete is decided again.
+    pub(super) fn gang_pending(&mut self, info: &PodInfo) {
+        if let Some(key) = key(info) {
+            self.gangs.pending(info);
+            self.gang_changed(&key);
+        }
+    }
+
+    pub(super) fn gang_bound(&mut self, info: &PodInfo) {
+        if let Some(key) = key(info) {
+            self.gangs.bound(info);
+            self.gang_changed(&key);
+        }
+    }
+
+    pub(super) fn gang_gone(&mut self, uid: &str) {
+        self.gangs.gone(uid);
+    }
+
+    pub(super) fn group(&mut self, group: &PodGroup, _now_ms: u64, _effects: &mut [Effect]) {
+        let key = (group.metadata.namespace.clone(), group.metadata.name.clone());
+        let gang = self.gangs.known.entry(key.clone()).or_default();
+        if gang.min_member != Some(group.spec.min_member) {
+            gang.min_member = Some(group.spec.min_member);
+            self.gang_changed(&key);
+        }
+    }
+
+    pub(super) fn group_gone(&mut self, namespace: &str, name: &str) {
+        let key = (namespace.to_owned(), name.to_owned());
+        if let Some(gang) = self.gangs.known.get_mut(&key) {
+            gang.min_member = None;
+            if gang.pending.is_empty() && gang.bound.is_empty() {
+                self.gangs.known.remove(&key);
+            } else {
+                self.gang_changed(&key);
+            }
+        }
+    }
+
+    /// Those that wait for the gang alone are decided again: its oldest when it is complete, all when each goes alone.
+    fn gang_changed(&mut self, key: &Key) {
+        let Some(gang) = self.gangs.known.get(key) else { return };
+        let ready = match gang.needs() {
+            Some(0) => gang.pending.len(),
+            Some(needs) if gang.pending.len() >= needs => 1,
+            _ => return,
+        };
+        let parked = gang.pending.iter().map(|(_, uid)| uid.clone()).filter(|uid| !self.deciding.contains_key(uid));
+        let parked: Vec<Arc<str>> = parked.filter(|uid| self.queue.is_parked(uid)).take(ready).collect();
+        parked.iter().for_each(|uid| self.queue.again(uid));
+    }
+}
+
+/// What became of a gang's decision.
+enum Outcome {
+    Fits(Vec<Assumed>),
+    /// How many found a place, and why the next did not.
+    Short(usize, Found),
+}
+
+/// Deciding.
+impl Engine {
+    /// Decides the pod's whole gang; false when the pod goes by itself.
+    pub(super) fn decide_gang(&mut self, info: &Arc<PodInfo>, now_ms: u64, effects: &mut Vec<Effect>) -> bool {
+        let Some(key) = key(info) else { return false };
+        let Some(gang) = self.gangs.known.get(&key) else { return false };
+        let needs = gang.needs();
+        if needs == Some(0) {
+            return false;
+        }
+        let pending = gang.pending.iter().map(|(_, uid)| uid.clone());
+        let members: Vec<Arc<str>> = pending.filter(|uid| !self.deciding.contains_key(uid)).take(MOST).collect();
+        let Some(needs) = needs.filter(|needs| members.len() >= *needs) else {
+            let message = match needs {
+                None => format!("waits for PodGroup {} to say how many pods belong together", key.1),
+                Some(needs) => format!(
+                    "waits for its pod group {}: {} of the {needs} pods that must start together exist",
+                    key.1,
+                    members.len()
+                ),
+            };
+            self.explain(&info.uid, &message.into(), effects);
+            self.queue.park(&info.uid);
+            return true;
+        };
+        match self.fit_together(info, &members, needs, now_ms) {
+            Outcome::Fits(assumed) => self.issue(key.1, assumed, effects),
+            Outcome::Short(fit, found) => {
+                let message: Arc<str> =
+                    format!("{fit} of the {needs} pods of pod group {} fit; for the next: {}", key.1, found.message)
+                        .into();
+                let class = found.class.id;
+                self.queue.found(Found { message: message.clone(), ..found }, now_ms);
+                for uid in &members {
+                    self.explain(uid, &message, effects);
+                    self.queue.sleep(uid, class, now_ms);
+                }
+            }
+        }
+        true
+    }
+
+    /// All members onto machines, each on top of the ones before; nothing stays assumed when too few fit.
+    fn fit_together(&mut self, first: &Arc<PodInfo>, members: &[Arc<str>], needs: usize, now_ms: u64) -> Outcome {
+        // The same gang begins at the same place each time, so that it finds the same as long as nothing changes.
+        let name = first.gang.as_ref().map_or("", |gang| &gang.name);
+        let seed =
+            name.bytes().fold(first.priority as u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
+        let mut assumed: Vec<Assumed> = Vec::new();
+        let mut failed: Option<Found> = None;
+        for (turn, uid) in members.iter().enumerate() {
+            let taken = if *uid == first.uid { Some(first.clone()) } else { self.queue.take_one(uid, now_ms) };
+            let Some(info) = taken else { continue };
+            if failed.is_some() {
+                self.queue.park(uid);
+                continue;
+            }
+            let class = self.class_of(&info);
+            match schedule(&self.snapshot, &class, seed.wrapping_add(turn as u64), &mut self.scratch) {
+                Decision::Placement(placement) => {
+                    assumed.push(self.snapshot.assume(info.clone(), placement.machine()));
+                }
+                Decision::Unschedulable(none) => {
+                    let message = crate::explain::message(&self.snapshot, &none).into();
+                    // Any change anywhere may let the others in.
+                    let none = Arc::new(Unschedulable { wake_on: none.wake_on, ..none });
+                    failed = Some(Found { class, none, message });
+                    self.queue.park(uid);
+                }
+            }
+        }
+        match failed {
+            Some(found) if assumed.len() < needs => {
+                let fit = assumed.len();
+                for assumed in assumed {
+                    self.snapshot.forget(assumed);
+                }
+                Outcome::Short(fit, found)
+            }
+            _ => Outcome::Fits(assumed),
+        }
+    }
+
+    fn issue(&mut self, name: String, members: Vec<Assumed>, effects: &mut Vec<Effect>) {
+        let machines: BTreeSet<Machine> = members.iter().map(Assumed::machine).collect();
+        self.gangs.issued += 1;
+        let ticket = self.gangs.issued;
+        for assumed in &members {
+            self.deciding.insert(assumed.uid().clone(), assumed.machine());
+        }
+        for machine in &machines {
+            self.lanes.entry(*machine).or_default().waiting.push_back(Waiting::Gang(ticket));
+        }
+        self.gangs.tickets.insert(ticket, Ticket { name, members, machines: machines.clone() });
+        for machine in machines {
+            self.launch(machine, effects);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Room for pods that fit nowhere: others are ended for them, or a machine is kept until enough on it has ended by itself.
+
+use std::sync::Arc;
+
+use super::{Effect, Engine, Nomination, Victim};
+use crate::plugins::Reason;
+use crate::pod::PodInfo;
+use crate::preempt::{Budget, preempt};
+use crate::queue::Found;
+use crate::snapshot::Machine;
+
+/// What ends for a more important pod gets at most this long.
+const GRACE_S: i64 = 10;
+/// So long a machine is kept for a pod before another one is tried.
+const KEEP_MS: u64 = 60_000;
+/// A pod that waits longer than this may have a machine kept.
+const PATIENCE_MS: u64 = 10_000;
+
+impl Engine {
+    /// Ends pods for this one and holds their room. False when there is nobody to end.
+    pub(super) fn make_room(
+        &mut self,
+        info: &Arc<PodInfo>,
+        found: &Found,
+        seed: u64,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let lower = self.snapshot.lowest_priority().is_some_and(|lowest| lowest < info.priority);
+        let known = self.queue.sleeping().get(found.class.id);
+        if !lower || known.is_some_and(|sleepers| sleepers.hopeless) {
+            return false;
+        }
+        let budgets: Vec<Budget> = self.budgets.values().cloned().collect();
+        let Some(room) = preempt(&self.snapshot, &found.class, &found.none.curable, &budgets, seed) else {
+            if let Some(sleepers) = self.queue.sleeping_mut().get_mut(found.class.id) {
+                sleepers.hopeless = true;
+            }
+            return false;
+        };
+        let node = self.snapshot.name(room.machine).to_owned();
+        for victim in room.victims.iter().filter(|victim| !victim.deleting) {
+            let grace_s = victim.grace_s.clamp(0, GRACE_S);
+            let (namespace, name, uid) = (victim.namespace.clone(), victim.name.to_string(), victim.uid.to_string());
+            let victim = Victim { namespace, name, uid, grace_s };
+            effects.push(Effect::Evict { victim, preemptor: info.clone(), node: node.clone() });
+        }
+        if self.pending.get(&info.uid).is_some_and(|pending| pending.nominated != node) {
+            effects.push(Effect::Nominate { pod: info.clone(), node });
+        }
+        let victims = room.victims.iter().map(|victim| victim.uid.clone()).collect();
+        let hold = self.snapshot.hold(info.clone(), room.machine);
+        self.nominated.insert(info.uid.clone(), Nomination { hold, victims, until_ms: None });
+        true
+    }
+
+    /// Keeps a machine for a pod that fits nowhere, one pod a band at a time: what ends there is left to it, so that small pods
+    /// do not keep a large one waiting for ever.
+    pub(super) fn wait_for_machine(&mut self, info: &Arc<PodInfo>, found: &Found, now_ms: u64) {
+        let band = found.class.band;
+        let patient = self.pending.get(&info.uid).is_some_and(|p| now_ms >= p.since_ms.saturating_add(PATIENCE_MS));
+        let taken =
+            self.nominated.keys().any(|uid| self.snapshot.placement(uid).is_some_and(|placed| placed.band == band));
+        if !patient || taken {
+            return;
+        }
+        let Some(machine) = self.nearest(found) else { return };
+        let hold = self.snapshot.hold(info.clone(), machine);
+        let until_ms = Some(now_ms + KEEP_MS);
+        self.nominated.insert(info.uid.clone(), Nomination { hold, victims: Default::default(), until_ms });
+    }
+
+    /// Of the machines that would be large enough if they were empty, the one with the most room.
+    fn nearest(&self, found: &Found) -> Option<Machine> {
+        let room = self.snapshot.room();
+        let (ask, all) = (&found.class.ask.main, room.total());
+        let short = |machine: &Machine| {
+            let mut reasons = Vec::new();
+            crate::schedule::refuse(&self.snapshot, &found.class, *machine, &mut reasons);
+            let has = room.has(*machine);
+            !reasons.is_empty()
+                && reasons.iter().all(|reason| matches!(reason, Reason::Short { .. }))
+                && ask.cpu_m <= has.cpu_m
+                && ask.memory <= has.memory
+                && !self.snapshot.held().get(*machine)
+        };
+        let free = |machine: &Machine| {
+            let free = room.free(found.class.tier, *machine);
+            let part = |free: i64, all: i64| (free as i128) * 1_000_000 / i128::from(all.max(1));
+            part(free.cpu_m, all.cpu_m) + part(free.memory, all.memory)
+        };
+        found.none.curable.iter().copied().filter(short).max_by_key(free)
+    }
+}

@@ -1,0 +1,100 @@
+//! What the engine hears and what it wants done.
+
+use std::sync::Arc;
+
+use gantry_apimachinery::time::Timestamp;
+
+use crate::api::{BatchCapacity, Namespace, Node, NodeAllocation, Pod, PodDisruptionBudget, PodGroup, PriorityClass};
+use crate::pod::PodInfo;
+
+/// What the engine hears.
+#[derive(Clone, Debug)]
+pub enum Event {
+    Node(Arc<Node>),
+    NodeGone(String),
+    Allocation(Arc<NodeAllocation>),
+    AllocationGone(String),
+    Pod(Arc<Pod>),
+    PodGone(String),
+    Class(Arc<PriorityClass>),
+    ClassGone(String),
+    Namespace(Arc<Namespace>),
+    NamespaceGone(String),
+    Budget(Arc<PodDisruptionBudget>),
+    /// Namespace and name.
+    BudgetGone(String, String),
+    Group(Arc<PodGroup>),
+    GroupGone(String, String),
+    Lendable(Arc<BatchCapacity>),
+    LendableGone(String),
+    /// Changes were lost; this is everything.
+    AllNodes(Vec<Arc<Node>>),
+    AllAllocations(Vec<Arc<NodeAllocation>>),
+    AllPods(Vec<Arc<Pod>>),
+    AllClasses(Vec<Arc<PriorityClass>>),
+    AllNamespaces(Vec<Arc<Namespace>>),
+    /// An allocation that was asked for could not be read.
+    AllocationUnread(String),
+    /// All pod changes up to here were told.
+    PodsReached(u64),
+    /// What became of a bind.
+    Bind {
+        uid: Arc<str>,
+        outcome: BindOutcome,
+    },
+    /// The explanation was not written.
+    ExplainFailed(Arc<str>),
+    /// Decide about pods that are ready, at most this many.
+    Decide {
+        seed: u64,
+        most: usize,
+    },
+}
+
+/// How a bind ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BindOutcome {
+    /// The transaction's revision: the allocation's new version.
+    Bound(u64),
+    /// 409: the allocation or the pod is not what it was.
+    Conflict(String),
+    /// 404.
+    Gone,
+    /// Any other refusal.
+    Refused(String),
+    /// No answer: it may have happened.
+    Unknown,
+}
+
+/// What the engine wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// In one request, in this order. Without `gang` all are for one machine, each on top of the ones before; with it they are
+    /// for many and bind all or not at all.
+    Bind { binds: Vec<Bind>, gang: Option<String> },
+    /// Write the condition and an Event. `since`: the condition is there already, since then.
+    Explain { pod: Arc<PodInfo>, message: Arc<str>, since: Option<Timestamp> },
+    /// Tell that the pod has its machine, and after how long.
+    Scheduled { pod: Arc<PodInfo>, node: String, waited_ms: u64 },
+    /// Read the machine's allocation again and tell it.
+    ReadAllocation(String),
+    /// End this pod to make room for the other.
+    Evict { victim: Victim, preemptor: Arc<PodInfo>, node: String },
+    /// Write `status.nominatedNodeName`.
+    Nominate { pod: Arc<PodInfo>, node: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bind {
+    pub pod: Arc<PodInfo>,
+    pub node: String,
+    pub allocation_version: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub grace_s: i64,
+}

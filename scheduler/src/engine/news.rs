@@ -1,0 +1,82 @@
+//! What happened since sleeping pods were last thought of, and whom it could help.
+
+use super::Engine;
+use crate::bits::Bits;
+use crate::class::Class;
+use crate::plugins::Wake;
+use crate::queue::Sleepers;
+use crate::snapshot::{Machine, Snapshot};
+
+#[derive(Debug, Default)]
+pub(super) struct News {
+    happened: Wake,
+    machines: Bits,
+    everywhere: bool,
+}
+
+impl News {
+    pub fn on(&mut self, what: Wake, machine: Machine) {
+        self.happened = self.happened.or(what);
+        self.machines.set(machine, true);
+    }
+
+    pub fn everywhere(&mut self, what: Wake) {
+        self.happened = self.happened.or(what);
+        self.everywhere = true;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.happened.is_nothing()
+    }
+
+    /// Whether any of it is what somebody waits for.
+    pub fn meets(&self, wake_on: Wake) -> bool {
+        wake_on.meets(self.happened)
+    }
+
+    fn helps(&self, snapshot: &Snapshot, sleepers: &Sleepers) -> bool {
+        self.meets(sleepers.wake_on())
+            && (self.everywhere
+                || !sleepers.local
+                || self.machines.iter().any(|machine| may_do(snapshot, &sleepers.class, machine)))
+    }
+}
+
+/// Whether the machine would do by the rules that look at it alone.
+fn may_do(snapshot: &Snapshot, class: &Class, machine: Machine) -> bool {
+    let lesser = || crate::schedule::held_for_lesser(snapshot, class, machine);
+    let checks = || class.checks.iter().map(|(_, check)| check).filter(|check| !check.spans_machines());
+    let held = || {
+        let lesser = lesser();
+        let mut reasons = Vec::new();
+        !lesser.is_empty()
+            && checks().all(|check| {
+                check.refuse(snapshot, machine, &lesser, &mut reasons);
+                reasons.is_empty()
+            })
+    };
+    snapshot.is_live(machine)
+        && (checks().all(|check| check.admits(snapshot, machine)) || (snapshot.held().get(machine) && held()))
+}
+
+impl Engine {
+    /// Wakes whom the news could help.
+    pub(super) fn sweep(&mut self, now_ms: u64) {
+        if self.news.is_empty() {
+            return;
+        }
+        let news = std::mem::take(&mut self.news);
+        let snapshot = &self.snapshot;
+        let mut woken = Vec::new();
+        for sleepers in self.queue.sleeping_mut().classes_mut() {
+            sleepers.hopeless = false;
+            if news.helps(snapshot, sleepers) {
+                sleepers.stale = true;
+                woken.push(sleepers.class.id);
+            }
+        }
+        for class in woken {
+            self.queue.wake_class(class, now_ms);
+        }
+    }
+}

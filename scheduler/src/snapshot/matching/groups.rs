@@ -1,0 +1,98 @@
+//! Pods of one namespace with the same labels: which rules speak of them is asked once for all of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::holders::{Holder, HolderId};
+use super::views::{Matcher, MatcherId};
+use super::{Matching, is_about};
+use crate::pod::Tags;
+
+/// A group is known by the place of its shared tags, which it holds.
+pub(super) fn id(tags: &Arc<Tags>) -> usize {
+    Arc::as_ptr(tags).addr()
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
+    pub tags: Arc<Tags>,
+    pub placed: u32,
+    pub matchers: Vec<MatcherId>,
+    pub holders: Vec<HolderId>,
+}
+
+/// What is in a namespace.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    pub groups: BTreeSet<usize>,
+    pub matchers: Vec<MatcherId>,
+    pub holders: Vec<HolderId>,
+}
+
+impl Group {
+    pub fn find(
+        &mut self,
+        neighbours: &HashMap<String, Neighbours>,
+        matchers: &[Matcher],
+        holders: &[Holder],
+        namespaces: &BTreeMap<String, BTreeMap<String, String>>,
+    ) {
+        let tags = &self.tags;
+        let near = [neighbours.get(&tags.namespace), neighbours.get("")];
+        let near = || near.iter().flatten();
+        let matches = |m: &MatcherId| matchers[*m].rule.rules.iter().all(|rule| is_about(rule, tags, namespaces));
+        self.matchers = near().flat_map(|n| &n.matchers).copied().filter(matches).collect();
+        let meets = |h: &HolderId| is_about(holders[*h].rule(), tags, namespaces);
+        self.holders = near().flat_map(|n| &n.holders).copied().filter(meets).collect();
+        self.matchers.sort_unstable();
+        self.matchers.dedup();
+        self.holders.sort_unstable();
+        self.holders.dedup();
+    }
+}
+
+impl Matching {
+    /// The group with these tags, made where it is new.
+    pub(super) fn group(&mut self, tags: &Arc<Tags>) -> usize {
+        let id = id(tags);
+        if self.groups.contains_key(&id) {
+            return id;
+        }
+        if self.groups.len() >= self.sweep_at.max(1024) {
+            self.sweep();
+        }
+        let mut group = Group { tags: tags.clone(), placed: 0, matchers: Vec::new(), holders: Vec::new() };
+        group.find(&self.neighbours, &self.matchers, &self.holders, &self.namespaces);
+        self.neighbours.entry(tags.namespace.clone()).or_default().groups.insert(id);
+        self.groups.insert(id, group);
+        id
+    }
+
+    /// Groups of which nobody is placed are asked for again when somebody comes.
+    fn sweep(&mut self) {
+        let neighbours = &mut self.neighbours;
+        self.groups.retain(|id, group| {
+            let keep = group.placed > 0;
+            if !keep && let Some(near) = neighbours.get_mut(&group.tags.namespace) {
+                near.groups.remove(id);
+            }
+            keep
+        });
+        self.neighbours.retain(|_, n| !(n.groups.is_empty() && n.matchers.is_empty() && n.holders.is_empty()));
+        self.sweep_at = self.groups.len() * 2;
+    }
+
+    /// The rules that placed pods carry and that speak of pods with these tags.
+    pub fn carried_about(&mut self, tags: &Arc<Tags>) -> &[HolderId] {
+        let group = self.group(tags);
+        &self.groups[&group].holders
+    }
+
+    /// The groups in these namespaces; all of them for "".
+    pub(super) fn groups_in(&self, namespaces: &[String]) -> Vec<usize> {
+        if namespaces.iter().any(String::is_empty) {
+            return self.groups.keys().copied().collect();
+        }
+        namespaces.iter().filter_map(|ns| self.neighbours.get(ns)).flat_map(|n| n.groups.iter().copied()).collect()
+    }
+}
