@@ -1,6 +1,6 @@
 //! Counts of matching pods per topology domain, for the rules of pods that wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::groups::Group;
 use super::{Domain, Machine, Map, Matching, Member, is_about, listed_in};
@@ -140,10 +140,15 @@ impl Matching {
         }
         let mut view = View { matcher, key, eligible, users: 1, ..View::default() };
         machines.for_each(|machine| view.machine(map, machine, 1));
-        for (machine, member) in placed {
-            let group = self.groups.get(&super::groups::id(member.tags));
-            if group.is_some_and(|g| g.matchers.contains(&matcher)) && !(rule.living && member.deleting) {
-                view.count(map, machine, 1);
+        let lists = rule.rules.first().map(listed_in).unwrap_or_default();
+        let spoken_of = |id: &usize| self.groups[id].placed > 0 && self.groups[id].matchers.contains(&matcher);
+        let groups: HashSet<usize> = self.groups_in(&lists).into_iter().filter(spoken_of).collect();
+        // The pods of a new template are the first of their kind: nobody is looked at.
+        if !groups.is_empty() {
+            for (machine, member) in placed {
+                if groups.contains(&super::groups::id(member.tags)) && !(rule.living && member.deleting) {
+                    view.count(map, machine, 1);
+                }
             }
         }
         let id = match self.views.iter().position(|view| view.users == 0) {
