@@ -141,7 +141,7 @@ pub struct Delete {
 }
 
 /// All of `compare` holds → `success` is applied, otherwise `failure`; atomically either way.
-/// Limits (etcd's): 128 comparisons, 128 operations a branch, nested ones included. No key may be put twice by one
+/// Limits: 2,048 comparisons, as many operations a branch, nested ones included (`limits`). No key may be put twice by one
 /// transaction, or put and deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Txn {

@@ -341,19 +341,20 @@ impl Group {
 
     fn apply(&self, batch: WatchBatch) {
         let now_ms = self.clock.boottime_ms();
-        for event in batch.events {
+        let shared = shared(&batch.events);
+        for (event, shared) in batch.events.into_iter().zip(shared) {
             let Some((resource, path)) = self.locate(&event.kv.key) else { continue };
             let revision = event.kv.mod_revision.0;
             match event.kind {
                 EventKind::Delete => {
-                    resource.delete(path, revision, now_ms);
+                    resource.delete(path, revision, shared, now_ms);
                     self.note(&resource, path, true, None);
                 }
                 EventKind::Put => {
                     let born = if event.kv.version == 1 { EventType::Added } else { EventType::Modified };
                     match Object::parse(&event.kv.value, revision, born, &resource.selectable) {
                         Ok(object) => {
-                            let noted = resource.put(path, object, now_ms);
+                            let noted = resource.put(path, object, shared, now_ms);
                             self.note(&resource, path, false, Some(&noted));
                         }
                         Err(error) => tracing::error!(%path, %error, "skipping a stored object"),
@@ -373,6 +374,27 @@ impl Group {
             newer
         });
     }
+}
+
+/// Of each event, whether its transaction wrote more of the same resource.
+fn shared(events: &[gantry_store::Event]) -> Vec<bool> {
+    let mut all = Vec::with_capacity(events.len());
+    for one in events.chunk_by(|a, b| a.kv.mod_revision == b.kv.mod_revision) {
+        if one.len() == 1 {
+            all.push(false);
+            continue;
+        }
+        let mut counts: HashMap<&[u8], usize> = HashMap::new();
+        one.iter().for_each(|event| *counts.entry(segment(&event.kv.key)).or_default() += 1);
+        all.extend(one.iter().map(|event| counts[segment(&event.kv.key)] > 1));
+    }
+    all
+}
+
+/// What the keys of one resource begin with.
+fn segment(key: &[u8]) -> &[u8] {
+    let rest = key.strip_prefix(ROOT.as_bytes()).unwrap_or(key);
+    rest.split(|byte| *byte == b'/').next().unwrap_or(rest)
 }
 
 fn parse(resource: &Resource, kv: &KeyValue) -> Option<Object> {

@@ -33,6 +33,8 @@ pub struct Event {
     pub object: Arc<Object>,
     /// The version before, for updates: selectors may have matched it.
     pub previous: Option<Arc<Object>>,
+    /// Its transaction wrote more of this resource: a watcher that was cut off may have seen a part of the revision only.
+    pub shared: bool,
     at_ms: u64,
     /// The previous version framed as the deletion that a watcher sees when the object leaves its selection.
     left: OnceLock<Arc<Object>>,
@@ -41,6 +43,11 @@ pub struct Event {
 }
 
 impl Event {
+    /// Whether a watcher that was told of events up to `revision` has certainly been told of this one.
+    pub fn is_known_at(&self, revision: u64) -> bool {
+        self.revision < revision || (self.revision == revision && !self.shared)
+    }
+
     pub fn left(&self) -> &Arc<Object> {
         self.left.get_or_init(|| {
             let last = self.previous.as_ref().unwrap_or(&self.object);
@@ -89,6 +96,8 @@ struct State {
     history: VecDeque<Arc<Event>>,
     history_bytes: usize,
     revision: u64,
+    /// Every change up to this revision is here; of `revision` itself some may be missing yet.
+    whole: u64,
     watchers: Watchers,
     /// Objects by their `spec.nodeName`, for kinds that have it.
     by_node: HashMap<Box<str>, Tree>,
@@ -187,6 +196,7 @@ impl Resource {
                 history: VecDeque::new(),
                 history_bytes: 0,
                 revision: 0,
+                whole: 0,
                 watchers: Watchers::default(),
                 by_node: HashMap::new(),
             }),
@@ -205,9 +215,9 @@ impl Resource {
         Snapshot { tree: state.tree.clone(), revision: self.revision_of(&state) }
     }
 
-    /// All events up to the group's revision were applied before it was published, and none here is newer than `state.revision`.
+    /// All events up to the group's revision were applied before it was published.
     fn revision_of(&self, state: &State) -> u64 {
-        state.revision.max(self.applied.load(Ordering::Acquire))
+        state.whole.max(self.applied.load(Ordering::Acquire))
     }
 
     /// As [`Self::snapshot`], perhaps without objects that the selection does not match: those of one machine are found by it.
@@ -276,7 +286,9 @@ impl Resource {
                 return Err(TooOld { requested: revision, oldest: state.history_from });
             }
             From::After(revision) => {
-                let start = state.history.partition_point(|event| event.revision <= revision);
+                // Rather twice than never: of a shared revision the watcher may have seen a part.
+                let seen = |event: &Arc<Event>| event.is_known_at(revision);
+                let start = state.history.partition_point(seen);
                 subscription.replay = state.history.range(start..).cloned().collect();
             }
         }
@@ -287,6 +299,7 @@ impl Resource {
     /// Replaces everything by a list at `revision`; history starts over and every watcher is cut off to list again.
     pub fn reset(&self, objects: Vec<Object>, revision: u64) {
         let mut state = self.state.write();
+        let shared = objects.iter().filter(|object| object.revision == revision).count() > 1;
         state.tree = objects.into_iter().map(|object| (object.path().into_boxed_str(), Arc::new(object))).collect();
         state.by_node = HashMap::new();
         for (path, object) in state.tree.clone() {
@@ -297,13 +310,16 @@ impl Resource {
         }
         state.history.clear();
         state.history_bytes = 0;
-        state.history_from = revision;
+        // Whoever has seen a part of a shared revision lists again.
+        state.history_from = revision + u64::from(shared);
         state.revision = revision;
+        state.whole = revision;
         state.watchers = Watchers::default();
     }
 
-    /// A key was written: `object` is its new version, born as [`EventType::Modified`] unless it created the key.
-    pub fn put(&self, path: &str, object: Object, now_ms: u64) -> Arc<Object> {
+    /// A key was written: `object` is its new version, born as [`EventType::Modified`] unless it created the key. `shared`: its
+    /// transaction wrote more of this resource.
+    pub fn put(&self, path: &str, object: Object, shared: bool, now_ms: u64) -> Arc<Object> {
         let object = Arc::new(object);
         let mut state = self.state.write();
         let previous = state.tree.insert(path.into(), object.clone());
@@ -313,12 +329,12 @@ impl Resource {
         }
         let kind = if previous.is_some() { EventType::Modified } else { EventType::Added };
         let revision = object.revision;
-        self.publish(&mut state, event(kind, revision, object.clone(), previous, now_ms));
+        self.publish(&mut state, Event { shared, ..event(kind, revision, object.clone(), previous, now_ms) });
         object
     }
 
     /// A key was deleted at `revision`.
-    pub fn delete(&self, path: &str, revision: u64, now_ms: u64) {
+    pub fn delete(&self, path: &str, revision: u64, shared: bool, now_ms: u64) {
         let mut state = self.state.write();
         let Some(last) = state.tree.remove(path) else { return };
         state.index(self.node_field, path, Some(&last), None);
@@ -326,12 +342,13 @@ impl Resource {
             follower.changed(path, None);
         }
         let object = Arc::new(last.reborn(revision, EventType::Deleted));
-        self.publish(&mut state, event(EventType::Deleted, revision, object, None, now_ms));
+        self.publish(&mut state, Event { shared, ..event(EventType::Deleted, revision, object, None, now_ms) });
     }
 
     fn publish(&self, state: &mut State, event: Event) {
         let event = Arc::new(event);
         state.revision = event.revision;
+        state.whole = state.whole.max(event.revision - 1);
         state.history_bytes += event.object.weight();
         state.history.push_back(event.clone());
         while let Some(oldest) = state.history.front() {
@@ -340,7 +357,7 @@ impl Resource {
                 break;
             }
             state.history_bytes -= oldest.object.weight();
-            state.history_from = oldest.revision;
+            state.history_from = oldest.revision + u64::from(oldest.shared);
             state.history.pop_front();
         }
         state.watchers.dispatch(&event, self.kind.namespaced);
@@ -348,5 +365,52 @@ impl Resource {
 }
 
 fn event(kind: EventType, revision: u64, object: Arc<Object>, previous: Option<Arc<Object>>, at_ms: u64) -> Event {
-    Event { kind, revision, object, previous, at_ms, left: OnceLock::new(), row: OnceLock::new() }
+    Event { kind, revision, object, previous, shared: false, at_ms, left: OnceLock::new(), row: OnceLock::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gantry_apimachinery::kinds::CONFIG_MAP;
+
+    fn resource(history_bytes: usize) -> Resource {
+        let limits = HistoryLimits { age_ms: u64::MAX / 2, bytes: history_bytes };
+        Resource::new(&CONFIG_MAP, limits, Arc::default())
+    }
+
+    fn put(resource: &Resource, name: &str, revision: u64, shared: bool) {
+        let text = format!("{{\"metadata\":{{\"namespace\":\"ns\",\"name\":\"{name}\"}}}}");
+        let object = Object::parse(text.as_bytes(), revision, EventType::Added, &[]).unwrap();
+        resource.put(&format!("ns/{name}"), object, shared, 0);
+    }
+
+    fn replayed(resource: &Resource, after: u64) -> Result<usize, TooOld> {
+        resource.subscribe(From::After(after), Dispatch::Everything, 4).map(|started| started.replay.len())
+    }
+
+    #[test]
+    fn a_revision_that_is_here_in_part_is_not_claimed() {
+        let resource = resource(1 << 20);
+        resource.reset(Vec::new(), 3);
+        assert_eq!(resource.snapshot().revision, 3);
+        put(&resource, "a", 5, true);
+        assert_eq!(resource.snapshot().revision, 4, "more of revision 5 may come");
+        put(&resource, "b", 5, true);
+        put(&resource, "c", 7, false);
+        assert_eq!(resource.snapshot().revision, 6);
+        let rows = [(4, 3), (5, 3), (6, 1), (7, 0)];
+        for (after, expect) in rows {
+            assert_eq!(replayed(&resource, after), Ok(expect), "after {after}");
+        }
+    }
+
+    #[test]
+    fn who_may_have_seen_a_part_of_what_is_forgotten_lists_again() {
+        let small = resource(1);
+        put(&small, "a", 5, true);
+        put(&small, "b", 5, true);
+        assert_eq!(replayed(&small, 5), Err(TooOld { requested: 5, oldest: 6 }));
+        put(&small, "c", 7, false);
+        assert_eq!(replayed(&small, 7), Ok(0));
+    }
 }

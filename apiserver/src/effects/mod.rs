@@ -59,10 +59,10 @@ pub async fn of(call: &Call<'_>, object: &mut Value, old: Option<&Value>, attemp
             service::addresses(call, object, old, attempt, &mut effects).await?;
         }
         ("", "pods") if old.is_none() && !str_at(object, "spec.nodeName").is_empty() => {
-            node::takes_room(call, str_at(object, "spec.nodeName"), attempt, &mut effects).await?;
+            node::takes_room(call, str_at(object, "spec.nodeName"), 1, attempt, &mut effects).await?;
         }
         ("", "pods") if call.subresource == Some("resize") && !str_at(object, "spec.nodeName").is_empty() => {
-            node::takes_room(call, str_at(object, "spec.nodeName"), attempt, &mut effects).await?;
+            node::takes_room(call, str_at(object, "spec.nodeName"), 1, attempt, &mut effects).await?;
         }
         ("", "nodes") if old.is_none() => node::joins(object, &mut effects),
         ("", "nodes") => node::changes(call, object, old, attempt, &mut effects).await?,

@@ -10,12 +10,13 @@ use gantry_apimachinery::kinds::{AT_MOST_ONE_CLAIM, NODE_ALLOCATION};
 use gantry_store::{Compare, Revision};
 use serde_json::Value;
 
-/// Something will run on the machine: its allocation's version moves. A machine that is not there has nothing to guard.
-pub async fn takes_room(call: &Call<'_>, node: &str, attempt: u32, effects: &mut Effects) -> Outcome<()> {
+/// `pods` of the write take room on the machine, or the machine has less: its allocation's version moves. A machine that is not there
+/// has nothing to guard.
+pub async fn takes_room(call: &Call<'_>, node: &str, pods: usize, attempt: u32, effects: &mut Effects) -> Outcome<()> {
     let Some(current) = call.core.latest(&NODE_ALLOCATION, "", node, attempt > 0).await? else { return Ok(()) };
     let key = NODE_ALLOCATION.key("", node);
     effects.compare.push(Compare::unchanged(key.clone(), Revision(current.revision)));
-    effects.put(key, allocation::bumped(&current.value));
+    effects.put(key, allocation::bumped(&current.value, pods));
     Ok(())
 }
 
@@ -37,7 +38,7 @@ pub async fn changes(
     effects: &mut Effects,
 ) -> Outcome<()> {
     if old.is_some_and(|old| room::shrinks(&old["status"]["allocatable"], &new["status"]["allocatable"])) {
-        takes_room(call, call.name, attempt, effects).await?;
+        takes_room(call, call.name, 0, attempt, effects).await?;
     }
     Ok(())
 }

@@ -16,14 +16,16 @@ use std::sync::Arc;
 
 pub fn fresh(name: &str, uid: &str, created: &str) -> Vec<u8> {
     let metadata = json!({"name": name, "uid": uid, "creationTimestamp": created});
-    json!({"apiVersion": "gantry.dev/v1", "kind": "NodeAllocation", "metadata": metadata, "writes": 0})
+    json!({"apiVersion": "gantry.dev/v1", "kind": "NodeAllocation", "metadata": metadata, "bound": 0, "writes": 0})
         .to_string()
         .into_bytes()
 }
 
-/// The next version.
-pub fn bumped(current: &Value) -> Vec<u8> {
+/// The next version, which comes with `pods` that take room. Who watches pods and has seen so many of this machine's at the version,
+/// or anything past it, has seen all that is behind it.
+pub fn bumped(current: &Value, pods: usize) -> Vec<u8> {
     let mut next = current.clone();
+    next["bound"] = pods.into();
     next["writes"] = (current["writes"].as_i64().unwrap_or(0) + 1).into();
     next.to_string().into_bytes()
 }

@@ -1,19 +1,21 @@
-//! `POST /apis/gantry.dev/v1/bindings`: up to 256 binds as independent transactions in one durability round. Decides nothing about
-//! room: each item names the allocation version it was decided from.
+//! `POST /apis/gantry.dev/v1/bindings`: many binds in one request. Decides how the request reads and what each item answers; what is
+//! bound together is `gantry::unit`. Nothing here is about room: each item names the allocation version it was decided from.
 
-use super::bind::{Basis, Bind, Lost, latest};
-use crate::core::{Core, store_failure};
+use super::bind::{Basis, Bind, latest};
+use super::unit::{Line, Lines, Unit, round};
+use crate::core::Core;
 use crate::http::Outcome;
-use gantry_apimachinery::kinds::{NODE_ALLOCATION, POD};
+use gantry_apimachinery::kinds::NODE_ALLOCATION;
 use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub const MAX_ITEMS: usize = 256;
-/// Times that an item is tried again because its pod changed in something else.
-const TRIES: usize = 4;
+/// Of a batch that has a group.
+pub const MAX_GROUPED: usize = 512;
 
 #[derive(Debug, Deserialize)]
 pub struct Batch {
@@ -30,17 +32,30 @@ pub struct Item {
     pub uid: String,
     pub node: String,
     pub allocation_version: String,
+    /// Items of one group bind all or none. Empty: alone.
+    #[serde(default)]
+    pub group: String,
 }
 
+/// The transaction's revision, or why the item was not bound.
+pub type Answer = Result<u64, Box<Status>>;
+
 impl Item {
-    fn bind(&self) -> Bind<'_> {
+    pub fn bind(&self) -> Bind<'_> {
         Bind { namespace: &self.namespace, name: &self.name, uid: &self.uid, node: &self.node, annotations: None }
     }
 
-    fn moved(&self) -> Box<Status> {
+    pub fn moved(&self) -> Box<Status> {
         let why =
             format!("the allocation of node {} is not at version {} any more", self.node, self.allocation_version);
-        Status::conflict_because("pods/binding", &self.name, &why).into()
+        self.bind().conflict(&why)
+    }
+
+    pub fn line(&self) -> Outcome<Line<'_>> {
+        let version = self.allocation_version.parse().map_err(|_| {
+            Status::bad_request(format!("allocationVersion: {:?} is not a resource version", self.allocation_version))
+        })?;
+        Ok(Line { node: &self.node, version })
     }
 }
 
@@ -48,110 +63,71 @@ impl Batch {
     pub fn read(body: Value) -> Outcome<Self> {
         let batch: Self =
             serde_json::from_value(body).map_err(|error| Status::bad_request(format!("BindingBatch: {error}")))?;
-        if batch.items.len() > MAX_ITEMS {
-            return Err(Status::bad_request(format!("items: at most {MAX_ITEMS} binds at once")).into());
+        let grouped = batch.items.iter().any(|item| !item.group.is_empty());
+        let most = if grouped { MAX_GROUPED } else { MAX_ITEMS };
+        if batch.items.len() > most {
+            let with = if grouped { "a group" } else { "no group" };
+            return Err(Status::bad_request(format!("items: at most {most} binds at once with {with}")).into());
         }
         Ok(batch)
     }
-}
 
-impl Batch {
     pub fn namespaces(&self) -> BTreeSet<&str> {
         self.items.iter().map(|item| item.namespace.as_str()).collect()
     }
 }
 
-enum State {
-    Ready(Basis),
-    Done(Result<u64, Box<Status>>),
-}
-
 /// Runs the batch. `allowed` says whether the caller may bind in a namespace.
 pub async fn run(core: &Core, batch: &Batch, now: Timestamp, allowed: impl Fn(&str) -> Outcome<()>) -> Outcome<Value> {
-    let mut states = Vec::with_capacity(batch.items.len());
-    for item in &batch.items {
-        states.push(match allowed(&item.namespace) {
-            Ok(()) => match basis(core, item).await {
-                Ok(basis) => State::Ready(basis),
-                Err(status) => State::Done(Err(status)),
-            },
-            Err(status) => State::Done(Err(status)),
-        });
-    }
-    for _ in 0..TRIES {
-        if !round(core, batch, now, &mut states).await? {
-            break;
+    let items = &batch.items[..];
+    let mut answers: Vec<Option<Answer>> = items.iter().map(|_| None).collect();
+    let mut lines = Lines::new();
+    let mut units: Vec<Unit> = Vec::new();
+    let mut unit_of: BTreeMap<(&str, Option<Line>), usize> = BTreeMap::new();
+    for (at, item) in items.iter().enumerate() {
+        let basis = match allowed(&item.namespace) {
+            Ok(()) => basis(core, item, &mut lines).await,
+            Err(status) => Err(status),
+        };
+        let line = item.line().ok();
+        if item.group.is_empty() && basis.is_err() {
+            answers[at] = basis.err().map(Err);
+            continue;
         }
+        let key = (&*item.group, line.filter(|_| item.group.is_empty()));
+        let unit = *unit_of.entry(key).or_insert_with(|| {
+            units.push(Unit::new(&item.group));
+            units.len() - 1
+        });
+        units[unit].add(at, line, basis);
     }
-    let results: Vec<Value> = batch.items.iter().zip(states).map(|(item, state)| result(item, state)).collect();
+    while round(core, items, now, &mut lines, &mut units, &mut answers).await? {}
+    let results: Vec<Value> = items.iter().zip(answers).map(|(item, answer)| result(item, answer)).collect();
     Ok(json!({"apiVersion": "gantry.dev/v1", "kind": "BindingBatchResult", "items": results}))
 }
 
-/// The pod, the machine at the version decided from, and the claim.
-async fn basis(core: &Core, item: &Item) -> Outcome<Basis> {
-    let version: u64 = item.allocation_version.parse().map_err(|_| {
-        Status::bad_request(format!("allocationVersion: {:?} is not a resource version", item.allocation_version))
-    })?;
+/// The pod, its claim, and the machine at the version decided from.
+async fn basis<'a>(core: &Core, item: &'a Item, lines: &mut Lines<'a>) -> Outcome<Basis> {
+    let line = item.line()?;
     let pod = latest(core, &item.namespace, &item.name, false).await?;
     let pod = pod.ok_or_else(|| Status::not_found("pods", &item.name))?;
-    let mut allocation = core.latest(&NODE_ALLOCATION, "", &item.node, false).await?;
-    if allocation.as_ref().is_some_and(|allocation| allocation.revision < version) {
-        allocation = core.live(&NODE_ALLOCATION, "", &item.node).await?;
+    if let Entry::Vacant(unknown) = lines.entry(line) {
+        let mut allocation = core.latest(&NODE_ALLOCATION, "", &item.node, false).await?;
+        if allocation.as_ref().is_some_and(|allocation| allocation.revision < line.version) {
+            allocation = core.live(&NODE_ALLOCATION, "", &item.node).await?;
+        }
+        let allocation = allocation.ok_or_else(|| Status::not_found("nodes", &item.node))?;
+        unknown.insert(Some(allocation).filter(|allocation| allocation.revision == line.version));
     }
-    let allocation = allocation.ok_or_else(|| Status::not_found("nodes", &item.node))?;
-    if allocation.revision != version {
+    if lines[&line].is_none() {
         return Err(item.moved());
     }
     let claim = item.bind().claim(core, &pod, false).await?;
-    Ok(Basis { pod, allocation, claim })
+    Ok(Basis { pod, claim })
 }
 
-/// One transaction per item that is still open. Returns whether any must be tried again.
-async fn round(core: &Core, batch: &Batch, now: Timestamp, states: &mut [State]) -> Outcome<bool> {
-    let mut at = Vec::new();
-    let mut txns = Vec::new();
-    for (index, state) in states.iter_mut().enumerate() {
-        let State::Ready(basis) = state else { continue };
-        match batch.items[index].bind().transaction(basis, now) {
-            Ok(txn) => {
-                at.push(index);
-                txns.push(txn);
-            }
-            Err(status) => *state = State::Done(Err(status)),
-        }
-    }
-    if txns.is_empty() {
-        return Ok(false);
-    }
-    let store = &core.stored_kind(&POD).group.store;
-    let replies = store.txn_batch(txns).await.map_err(store_failure)?;
-    let mut again = false;
-    for (index, reply) in at.into_iter().zip(replies) {
-        let item = &batch.items[index];
-        let done = State::Done(Err(Status::internal("replaced below").into()));
-        let State::Ready(basis) = std::mem::replace(&mut states[index], done) else { continue };
-        states[index] = match reply {
-            Err(error) => State::Done(Err(store_failure(error).into())),
-            Ok(reply) if reply.succeeded => State::Done(Ok(reply.revision.0)),
-            Ok(reply) => match item.bind().lost(reply, basis)? {
-                Lost::Refused(status) => State::Done(Err(status)),
-                Lost::Allocation(..) => State::Done(Err(item.moved())),
-                Lost::Again(basis) => {
-                    again = true;
-                    State::Ready(basis)
-                }
-            },
-        };
-    }
-    Ok(again)
-}
-
-fn result(item: &Item, state: State) -> Value {
-    let outcome = match state {
-        State::Done(outcome) => outcome,
-        State::Ready(_) => Err(Status::conflict("pods/binding", &item.name).into()),
-    };
-    match outcome {
+fn result(item: &Item, answer: Option<Answer>) -> Value {
+    match answer.unwrap_or_else(|| Err(Status::conflict("pods/binding", &item.name).into())) {
         Ok(revision) => json!({"code": 201, "resourceVersion": revision.to_string()}),
         Err(status) => json!({"code": status.code(), "reason": status.reason, "message": status.message}),
     }

@@ -30,25 +30,63 @@ pub struct Bind<'a> {
     pub annotations: Option<&'a Map<String, Value>>,
 }
 
-/// What a transaction was prepared from.
+/// What was decided from, of the pod itself.
 pub struct Basis {
     pub pod: Text,
-    pub allocation: Stored,
     /// The claim's name and current state, for at-most-one pods.
     pub claim: Option<(String, Option<Stored>)>,
 }
 
-/// Why a transaction did not go through.
-pub enum Lost {
-    /// The pod changed in a way that does not matter; try again from this.
-    Again(Basis),
-    Refused(Box<Status>),
-    /// The machine's allocation moved on to this.
-    Allocation(Option<Stored>, Basis),
+/// What one pod adds to a transaction. Each comparison has its read for when the transaction fails.
+pub struct Part {
+    /// The pod's key, and its claim's.
+    pub keys: Vec<String>,
+    compare: Vec<Compare>,
+    success: Vec<Op>,
+}
+
+impl Part {
+    /// About what it takes in a request.
+    pub fn bytes(&self) -> usize {
+        let put = |op: &Op| if let Op::Put(put) = op { put.value.len() + put.key.len() } else { 0 };
+        self.success.iter().map(put).sum::<usize>() + self.keys.len() * 256
+    }
+}
+
+/// What a failed transaction found of a pod.
+pub enum Found {
+    Gone,
+    /// In a way that may not matter.
+    Changed(Basis),
+    AsItWas(Basis),
+}
+
+/// Binds these pods from these versions of their machines' allocations, each of which is bumped once for so many pods.
+pub fn transaction<'a>(machines: impl Iterator<Item = (&'a str, &'a Stored, usize)>, parts: Vec<Part>) -> Txn {
+    let mut txn = Txn::default();
+    let mut bumps = Vec::new();
+    for (node, at, pods) in machines {
+        let key = NODE_ALLOCATION.key("", node);
+        txn.compare.push(Compare::unchanged(key.clone(), Revision(at.revision)));
+        txn.failure.push(Op::get(key.clone()));
+        bumps.push(Op::put(key, allocation::bumped(&at.value, pods)));
+    }
+    for part in parts {
+        txn.compare.extend(part.compare);
+        txn.failure.extend(part.keys.into_iter().map(Op::get));
+        txn.success.extend(part.success);
+    }
+    txn.success.extend(bumps);
+    txn
+}
+
+/// What a failed [`transaction`] read, in its order.
+pub fn read_back(reply: TxnReply) -> impl Iterator<Item = Option<KeyValue>> {
+    reply.ops.into_iter().map(OpReply::into_key_value)
 }
 
 impl Bind<'_> {
-    fn conflict(&self, why: &str) -> Box<Status> {
+    pub fn conflict(&self, why: &str) -> Box<Status> {
         Status::conflict_because("pods/binding", self.name, why).into()
     }
 
@@ -59,8 +97,8 @@ impl Bind<'_> {
         Ok(Some((identity, current)))
     }
 
-    /// The transaction that binds, or why this pod cannot be bound at all.
-    pub fn transaction(&self, basis: &Basis, now: Timestamp) -> Outcome<Txn> {
+    /// What binding it writes, or why this pod cannot be bound at all.
+    pub fn part(&self, basis: &Basis, now: Timestamp) -> Outcome<Part> {
         let pod = PodText::read(&basis.pod.bytes)?;
         let uid = &*pod.uid()?;
         if !self.uid.is_empty() && self.uid != uid {
@@ -78,13 +116,12 @@ impl Bind<'_> {
             return Err(self.conflict(&format!("pod {} has non-empty .spec.schedulingGates", self.name)));
         }
         let mut annotations = self.annotations.cloned().unwrap_or_default();
-        let (pod_key, allocation_key) = (POD.key(self.namespace, self.name), NODE_ALLOCATION.key("", self.node));
-        let mut compare = vec![
-            Compare::unchanged(pod_key.clone(), Revision(basis.pod.revision)),
-            Compare::unchanged(allocation_key.clone(), Revision(basis.allocation.revision)),
-        ];
-        let mut failure = vec![Op::get(pod_key.clone()), Op::get(allocation_key.clone())];
-        let mut success = Vec::with_capacity(3);
+        let key = POD.key(self.namespace, self.name);
+        let mut part = Part {
+            compare: vec![Compare::unchanged(key.clone(), Revision(basis.pod.revision))],
+            success: Vec::with_capacity(2),
+            keys: vec![key.clone()],
+        };
         if let Some((identity, current)) = &basis.claim {
             let key = AT_MOST_ONE_CLAIM.key(self.namespace, identity);
             if current.as_ref().is_some_and(|claim| !claim::is_free(&claim.value)) {
@@ -92,31 +129,36 @@ impl Bind<'_> {
             }
             let held = current.as_ref().map(|claim| &claim.value);
             let (taken, epoch) = claim::taken(held, self.namespace, identity, uid, self.node, &now.to_string());
-            compare.push(Compare::unchanged(key.clone(), Revision(current.as_ref().map_or(0, |claim| claim.revision))));
-            failure.push(Op::get(key.clone()));
-            success.push(Op::put(key, taken.to_string()));
+            part.compare.push(Compare::unchanged(key.clone(), Revision(revision_of(current.as_ref()))));
+            part.success.push(Op::put(key.clone(), taken.to_string()));
+            part.keys.push(key);
             annotations.insert(claim::EPOCH.to_owned(), epoch.to_string().into());
         }
-        success.push(Op::put(pod_key, pod.bound(self.node, &annotations, now)?));
-        success.push(Op::put(allocation_key, allocation::bumped(&basis.allocation.value)));
-        Ok(Txn { compare, success, failure })
+        part.success.push(Op::put(key, pod.bound(self.node, &annotations, now)?));
+        Ok(part)
     }
 
-    /// What a failed transaction found.
-    pub fn lost(&self, reply: TxnReply, basis: Basis) -> Outcome<Lost> {
-        let mut found = reply.ops.into_iter().map(OpReply::into_key_value);
-        let read = |kv: Option<KeyValue>| kv.map(|kv| Stored::read(kv.value, kv.mod_revision.0)).transpose();
+    /// Takes what its part of a failed transaction read.
+    pub fn found(&self, found: &mut impl Iterator<Item = Option<KeyValue>>, basis: Basis) -> Outcome<Found> {
         let pod = found.next().flatten().map(Text::from);
-        let allocation = read(found.next().flatten())?;
-        let claim = match &basis.claim {
-            Some((identity, _)) => Some((identity.clone(), read(found.next().flatten())?)),
+        let was = (basis.pod.revision, basis.claim.as_ref().map(|(_, claim)| revision_of(claim.as_ref())));
+        let claim = match basis.claim {
+            Some((identity, _)) => {
+                let claim = found.next().flatten().map(|kv| Stored::read(kv.value, kv.mod_revision.0)).transpose()?;
+                Some((identity, claim))
+            }
             None => None,
         };
-        let Some(pod) = pod else { return Ok(Lost::Refused(Status::not_found("pods", self.name).into())) };
-        let moved = allocation.as_ref().map_or(0, |now| now.revision) != basis.allocation.revision;
-        let next = Basis { pod, allocation: basis.allocation, claim };
-        Ok(if moved { Lost::Allocation(allocation, next) } else { Lost::Again(next) })
+        let Some(pod) = pod else { return Ok(Found::Gone) };
+        let is = (pod.revision, claim.as_ref().map(|(_, claim)| revision_of(claim.as_ref())));
+        let next = Basis { pod, claim };
+        Ok(if was == is { Found::AsItWas(next) } else { Found::Changed(next) })
     }
+}
+
+/// 0: it is not there.
+fn revision_of(stored: Option<&Stored>) -> u64 {
+    stored.map_or(0, |stored| stored.revision)
 }
 
 /// The pod from the cache, or from the store when the cache is known to be behind.
@@ -138,9 +180,9 @@ pub async fn plain(core: &Core, bind: &Bind<'_>, now: Timestamp, dry_run: bool) 
         let revision = allocation.revision;
         group.wait_for(revision).await.map_err(|behind| Status::timeout(&behind.to_string(), 1))?;
         let claim = bind.claim(core, &pod, attempt > 0).await?;
-        let basis = Basis { pod, allocation, claim };
-        let txn = match bind.transaction(&basis, now) {
-            Ok(txn) => txn,
+        let basis = Basis { pod, claim };
+        let part = match bind.part(&basis, now) {
+            Ok(part) => part,
             // What was decided from a cached pod may be out of date.
             Err(_) if attempt == 0 => continue,
             Err(refused) => return Err(refused),
@@ -151,12 +193,13 @@ pub async fn plain(core: &Core, bind: &Bind<'_>, now: Timestamp, dry_run: bool) 
         if dry_run {
             return Ok(0);
         }
+        let txn = transaction(std::iter::once((bind.node, &allocation, 1)), vec![part]);
         let reply = group.store.txn(txn).await.map_err(store_failure)?;
         if reply.succeeded {
             return Ok(reply.revision.0);
         }
-        if let Lost::Refused(status) = bind.lost(reply, basis)? {
-            return Err(status);
+        if let Found::Gone = bind.found(&mut read_back(reply).skip(1), basis)? {
+            return Err(Status::not_found("pods", bind.name).into());
         }
     }
     Err(bind.conflict("the machine's allocation kept moving; please try again"))

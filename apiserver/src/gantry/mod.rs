@@ -8,3 +8,4 @@ pub mod claim;
 pub mod events;
 mod pod_text;
 pub mod room;
+mod unit;

@@ -322,7 +322,7 @@ impl Watcher {
 
     /// Empty when the event is not for this watcher; `None` ends the stream.
     async fn frame(&mut self, event: &Event) -> Option<Bytes> {
-        if event.revision <= self.after {
+        if event.is_known_at(self.after) {
             return Some(Bytes::new());
         }
         let Some((kind, object)) = event.seen_by(&self.selection) else { return Some(Bytes::new()) };

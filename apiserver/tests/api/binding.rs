@@ -3,10 +3,10 @@
 use crate::harness::{Api, MERGE, STRATEGIC, revision};
 use serde_json::{Value, json};
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
-const BULK: &str = "/apis/gantry.dev/v1/bindings";
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+pub const BULK: &str = "/apis/gantry.dev/v1/bindings";
 
-async fn cluster(nodes: &[&str], cpu: &str) -> Api {
+pub async fn cluster(nodes: &[&str], cpu: &str) -> Api {
     let api = Api::new().await;
     api.post("/api/v1/namespaces/default/serviceaccounts", &json!({"metadata": {"name": "default"}})).await.ok();
     api.get("/api/v1/serviceaccounts").await.ok();
@@ -18,7 +18,7 @@ async fn cluster(nodes: &[&str], cpu: &str) -> Api {
     api
 }
 
-async fn pod(api: &Api, name: &str, metadata: Value) -> Value {
+pub async fn pod(api: &Api, name: &str, metadata: Value) -> Value {
     let mut body = json!({"metadata": {"name": name}, "spec": {
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}});
     for (key, value) in metadata.as_object().unwrap() {
@@ -27,21 +27,21 @@ async fn pod(api: &Api, name: &str, metadata: Value) -> Value {
     api.post(PODS, &body).await.ok()
 }
 
-async fn bind(api: &Api, pod: &str, node: &str) -> crate::harness::Reply {
+pub async fn bind(api: &Api, pod: &str, node: &str) -> crate::harness::Reply {
     let body = json!({"metadata": {"name": pod}, "target": {"kind": "Node", "name": node}});
     api.post(&format!("{PODS}/{pod}/binding"), &body).await
 }
 
-async fn allocation(api: &Api, node: &str) -> Value {
+pub async fn allocation(api: &Api, node: &str) -> Value {
     api.get(&format!("/apis/gantry.dev/v1/nodeallocations/{node}")).await.ok()
 }
 
-fn item(pod: &Value, node: &str, version: u64) -> Value {
+pub fn item(pod: &Value, node: &str, version: u64) -> Value {
     let metadata = &pod["metadata"];
     json!({"namespace": "default", "name": metadata["name"], "uid": metadata["uid"], "node": node, "allocationVersion": version.to_string()})
 }
 
-async fn bulk(api: &Api, items: Vec<Value>) -> Vec<u64> {
+pub async fn bulk(api: &Api, items: Vec<Value>) -> Vec<u64> {
     let body = json!({"apiVersion": "gantry.dev/v1", "kind": "BindingBatch", "items": items});
     let reply = api.post(BULK, &body).await.ok();
     reply["items"].as_array().unwrap().iter().map(|item| item["code"].as_u64().unwrap()).collect()
@@ -122,7 +122,7 @@ async fn a_bulk_bind_holds_only_from_the_version_it_was_decided_from() {
     wrong_uid["uid"] = "other".into();
     let mut missing = item(&c, "m", m);
     missing["name"] = "none".into();
-    let codes = bulk(&api, vec![item(&a, "n", n), item(&b, "n", n), item(&b, "m", m), wrong_uid, missing]).await;
+    let codes = bulk(&api, vec![item(&a, "n", n), item(&a, "n", n), item(&b, "m", m), wrong_uid, missing]).await;
     assert_eq!(codes, [201, 409, 201, 409, 404]);
     assert_eq!(api.get(&format!("{PODS}/b")).await.ok()["spec"]["nodeName"], "m");
     assert_eq!(bulk(&api, vec![item(&c, "n", n)]).await, [409], "the version has moved");
@@ -137,8 +137,10 @@ async fn whatever_takes_room_moves_the_version() {
     let api = cluster(&["n"], "4").await;
     let mut last = revision(&allocation(&api, "n").await);
     let mut moved = async |api: &Api, expect: bool, what: &str| {
-        let now = revision(&allocation(api, "n").await);
+        let at = allocation(api, "n").await;
+        let now = revision(&at);
         assert_eq!(now > last, expect, "{what}");
+        assert!(!expect || at["bound"] == u64::from(what.contains("create")), "{what}: {}", at["bound"]);
         last = now;
     };
     let status = |cpu: &str| json!({"status": {"allocatable": {"cpu": cpu}}});

@@ -12,6 +12,7 @@ mod auth_roles;
 mod authenticators;
 mod bad_input;
 mod binding;
+mod binding_batches;
 mod custom;
 mod default_classes;
 mod delete;

@@ -39,6 +39,10 @@ const LEASE_EXISTS: (Code, &str) = (Code::FailedPrecondition, "etcdserver: lease
 pub const NO_LEADER: (Code, &str) = (Code::Unavailable, "etcdserver: no leader");
 const TIMEOUT: (Code, &str) = (Code::Unavailable, "etcdserver: request timed out");
 const NO_SPACE: (Code, &str) = (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded");
+/// How etcd's gRPC server refuses a request by its length, before it reads it.
+const LARGER_THAN_MAX: &str = "grpc: received message larger than max";
+/// Unless an etcd was told otherwise.
+const ETCDS_OPERATIONS: usize = 128;
 const CORRUPT: (Code, &str) = (Code::DataLoss, "etcdserver: corrupt cluster");
 
 pub fn plain((code, text): (Code, &str)) -> Status {
@@ -85,7 +89,7 @@ pub fn in_etcds_words<B: Default>(response: http::Response<B>) -> http::Response
     let text = refusal.message();
     match refusal.code() {
         Code::OutOfRange if text.contains("message length too large") => {
-            Status::new(Code::ResourceExhausted, "grpc: received message larger than max").into_http()
+            Status::new(Code::ResourceExhausted, LARGER_THAN_MAX).into_http()
         }
         Code::Internal if text.contains("recursion limit") => plain(TOO_DEEP).into_http(),
         _ => response,
@@ -100,11 +104,15 @@ pub fn known(status: &Status) -> Option<StoreError> {
         return reply::error(&mut Reader::new(exact)).ok();
     }
     let none = Revision(0);
+    let too_large = StoreError::TooLarge { what: "the request", size: 0, limit: 0 };
+    if status.code() == Code::ResourceExhausted && status.message().starts_with(LARGER_THAN_MAX) {
+        return Some(too_large);
+    }
     Some(match (status.code(), status.message()) {
         COMPACTED => StoreError::Compacted { requested: none, oldest: none },
         FUTURE => StoreError::Future { requested: none, current: none },
-        TOO_LARGE => StoreError::TooLarge { what: "the request", size: 0, limit: 0 },
-        TOO_MANY_OPS => StoreError::TooManyOps { limit: crate::limits::MAX_OPERATIONS },
+        TOO_LARGE => too_large,
+        TOO_MANY_OPS => StoreError::TooManyOps { limit: ETCDS_OPERATIONS },
         DUPLICATE_KEY => StoreError::DuplicateKey(Bytes::new()),
         NO_LEADER => StoreError::Unavailable(NO_LEADER.1.to_owned()),
         NO_SPACE => StoreError::NoSpace,

@@ -1,6 +1,7 @@
 //! What etcd's clients are told when they ask for what cannot be: etcd's codes and texts, and nothing was done.
 
 use crate::group::{Group, GroupConfig};
+use crate::limits::MAX_OPERATIONS;
 use crate::proto::etcd::alarm_request::AlarmAction;
 use crate::proto::etcd::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcd::kv_client::KvClient;
@@ -82,11 +83,11 @@ async fn requests_that_are_too_large_or_have_no_key_change_nothing() {
 
     let many = "etcdserver: too many operations in txn request";
     let puts = |n: usize| (0..n).map(|i| op(Operation::RequestPut(put(&i.to_string(), 1)))).collect::<Vec<_>>();
-    let txn = TxnRequest { success: puts(129), ..TxnRequest::default() };
-    refused("129 operations", kv.txn(txn).await, invalid, many);
-    let nested = TxnRequest { success: puts(128), ..TxnRequest::default() };
+    let txn = TxnRequest { success: puts(MAX_OPERATIONS + 1), ..TxnRequest::default() };
+    refused("too many operations", kv.txn(txn).await, invalid, many);
+    let nested = TxnRequest { success: puts(MAX_OPERATIONS), ..TxnRequest::default() };
     let txn = TxnRequest { failure: vec![op(Operation::RequestTxn(nested))], ..TxnRequest::default() };
-    refused("129 operations, nested", kv.txn(txn).await, invalid, many);
+    refused("too many operations, nested", kv.txn(txn).await, invalid, many);
 
     let empty = "etcdserver: key is not provided";
     refused("a put without a key", kv.put(put("", 1)).await, invalid, empty);

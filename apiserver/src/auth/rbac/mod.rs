@@ -191,12 +191,12 @@ mod tests {
         };
         let missing = r#"RBAC: role.rbac.authorization.k8s.io "r" not found"#;
         assert_eq!(allowed(&rbac, "n"), "");
-        bindings.put("n/b", binding("n"), 1);
+        bindings.put("n/b", binding("n"), false, 1);
         assert_eq!(allowed(&rbac, "n"), missing);
-        roles.put("n/r", role, 1);
+        roles.put("n/r", role, false, 1);
         assert_eq!(allowed(&rbac, "n"), r#"RoleBinding "b/n" of Role "r" to User "jane""#);
         assert_eq!(allowed(&rbac, "m"), "");
-        roles.delete("n/r", 8, 1);
+        roles.delete("n/r", 8, false, 1);
         assert_eq!(allowed(&rbac, "n"), missing);
         bindings.reset(vec![binding("m")], 9);
         assert_eq!((allowed(&rbac, "n"), allowed(&rbac, "m")), (String::new(), missing.to_owned()));
