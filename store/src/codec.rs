@@ -171,6 +171,15 @@ fn command(from: &mut Reader) -> Result<Command, DecodeError> {
     })
 }
 
+pub fn put_txns(out: &mut impl Sink, txns: &[Txn]) {
+    put_u64(out, txns.len() as u64);
+    txns.iter().for_each(|txn| put_txn(out, txn));
+}
+
+pub fn txns(from: &mut Reader) -> Result<Vec<Txn>, DecodeError> {
+    from.list(|from| txn(from, 0))
+}
+
 pub fn put_lease(out: &mut impl Sink, id: LeaseId) {
     put_u64(out, id.0.cast_unsigned());
 }

@@ -39,6 +39,12 @@ fn entry_bytes() -> Vec<u8> {
     out
 }
 
+fn batch_bytes() -> Vec<u8> {
+    let mut out = Vec::new();
+    codec::put_txns(&mut out, &[txn(), txn()]);
+    out
+}
+
 fn state() -> Mvcc {
     let mut mvcc = Mvcc::default();
     apply(&mut mvcc, &entry()).unwrap();
@@ -122,6 +128,7 @@ fn greetings_survive_the_wire() {
 fn decode_all(bytes: &[u8]) {
     let shared = || Bytes::copy_from_slice(bytes);
     bounded(bytes.len(), 0, || codec::entry(&mut Reader::new(shared())).is_ok());
+    bounded(bytes.len(), 0, || codec::txns(&mut Reader::new(shared())).is_ok());
     bounded(bytes.len(), 0, || types::decode_entry(shared()).is_ok());
     bounded(bytes.len(), 0, || types::meta(&mut Reader::new(shared())).is_ok());
     bounded(bytes.len(), 0, || reply::replies(&mut Reader::new(shared())).is_ok());
@@ -190,7 +197,7 @@ fn the_smallest_items_take_no_more_than_the_bound() {
 proptest! {
     #[test]
     fn the_heap_is_bounded(bytes in prop_oneof![
-        input(entry_bytes()), input(replies_bytes()), input(segment()), input(convert::put_txn(txn()).encode_to_vec()),
+        input(entry_bytes()), input(batch_bytes()), input(replies_bytes()), input(segment()), input(convert::put_txn(txn()).encode_to_vec()),
     ]) {
         decode_all(&bytes);
     }
@@ -204,6 +211,15 @@ proptest! {
             prop_assert!(entry.commands.len() <= bytes.len());
         }
         let _ = types::decode_entry(bytes.into());
+    }
+
+    #[test]
+    fn batches(bytes in input(batch_bytes())) {
+        if let Ok(txns) = codec::txns(&mut Reader::new(bytes.clone().into())) {
+            prop_assert!(txns.len() <= bytes.len());
+            let commands = txns.into_iter().map(Command::Txn).collect();
+            let _ = apply(&mut state(), &Entry { time_ms: 0, commands });
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn check_size(request: &impl Message) -> Result<(), Status> {
 
 impl Face {
     /// Refuses what a learner does not do: all but reads that may be old (etcd's rule).
-    fn check_decides(&self) -> Result<(), Status> {
+    pub(super) fn check_decides(&self) -> Result<(), Status> {
         if self.handle.is_learner() { Err(errors::learner()) } else { Ok(()) }
     }
 

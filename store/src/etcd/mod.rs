@@ -2,6 +2,7 @@
 //! here translates; what a request does is decided elsewhere.
 
 mod auth;
+mod batch;
 pub mod cluster;
 pub mod convert;
 #[cfg(test)]
@@ -24,9 +25,11 @@ use crate::proto::etcd::{self, ResponseHeader};
 use futures::future::BoxFuture;
 use tonic::Status;
 
+pub use batch::SERVICE_NAME as BATCH_SERVICE;
 pub use inquiry::{MemberStatus, member_status};
 pub use remote::RemoteStore;
 
+use crate::proto::batch_server::BatchServer;
 use crate::proto::health::health_server::HealthServer;
 use etcd::auth_server::AuthServer;
 use etcd::cluster_server::ClusterServer;
@@ -91,6 +94,7 @@ pub struct EtcdServices {
     pub cluster: ClusterServer<Face>,
     pub maintenance: MaintenanceServer<Face>,
     pub auth: AuthServer<auth::NotEnabled>,
+    pub batch: BatchServer<Face>,
     pub health: HealthServer<Face>,
     pub face: Face,
 }
@@ -107,6 +111,9 @@ impl EtcdServices {
             cluster: ClusterServer::new(face.clone()),
             maintenance: MaintenanceServer::new(face.clone()),
             auth: AuthServer::new(auth::NotEnabled),
+            batch: BatchServer::new(face.clone())
+                .max_decoding_message_size(batch::MAX_MESSAGE)
+                .max_encoding_message_size(usize::MAX),
             health: HealthServer::new(face.clone()),
             face,
         }

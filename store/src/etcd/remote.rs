@@ -2,7 +2,7 @@
 //! tries the next member only when the one before certainly did nothing.
 
 use super::lifetime::{self, Lifetime};
-use super::{OURS, convert, errors};
+use super::{OURS, batch, convert, errors};
 use crate::api::{
     LeaseId, RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest,
 };
@@ -15,6 +15,7 @@ use crate::proto::etcd::maintenance_client::MaintenanceClient;
 use crate::proto::etcd::watch_client::WatchClient;
 use crate::proto::etcd::watch_request::RequestUnion;
 use futures::{StreamExt, stream};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -29,6 +30,9 @@ const CHANNEL: usize = 16;
 /// Transactions of one batch that are on their way at once.
 const IN_FLIGHT: usize = 256;
 
+/// A member that knew no batches may by then be one that does.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+
 /// Cheap to clone; clones share the connections.
 #[derive(Clone)]
 pub struct RemoteStore {
@@ -36,13 +40,15 @@ pub struct RemoteStore {
     /// The member that answered last.
     preferred: Arc<AtomicUsize>,
     lifetime: Option<Arc<Lifetime>>,
+    /// Until when the members are taken for such that know no batches.
+    single_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl RemoteStore {
     /// `members` are `host:port`. Connections are made when they are first used.
     pub fn new(members: &[String], tls: Option<&StoreTls>) -> Result<Self, TlsError> {
         let members: Result<Vec<_>, TlsError> = members.iter().map(|address| peer::channel(address, tls)).collect();
-        Ok(Self { members: members?.into(), preferred: Arc::default(), lifetime: None })
+        Ok(Self { members: members?.into(), preferred: Arc::default(), lifetime: None, single_until: Arc::default() })
     }
 
     /// What is put into an etcd without a lease goes `ttl` after it was last written, or a little later. Members of our own are
@@ -94,6 +100,33 @@ impl RemoteStore {
             async move { kv(member).txn(request).await }
         };
         convert::txn_reply(self.call(Again::IfNeverSent, call).await?)
+    }
+
+    /// Sends them together; `None`: the members know no batches.
+    async fn send_together(&self, txns: &[Txn]) -> Result<Option<batch::Replies>, StoreError> {
+        let single = *self.single_until.lock();
+        if single.is_some_and(|until| Instant::now() < until) || !self.is_ours().await? {
+            return Ok(None);
+        }
+        let message = batch::put(txns);
+        let call = |member: Channel| {
+            let message = message.clone();
+            async move { batch::send(member, message).await }
+        };
+        let answer = self.call(Again::IfNeverSent, call).await?;
+        let Some(answer) = answer else {
+            *self.single_until.lock() = Some(Instant::now() + ASK_AGAIN);
+            return Ok(None);
+        };
+        batch::replies(answer, txns.len()).map(Some)
+    }
+
+    /// What may be sent together: not what hangs on leases of an etcd.
+    async fn is_ours(&self) -> Result<bool, StoreError> {
+        match &self.lifetime {
+            Some(lifetime) => lifetime.ours.get_or_try_init(|| self.ask_if_ours()).await.copied(),
+            None => Ok(true),
+        }
     }
 
     /// Sends what is to live for a while only.
@@ -174,9 +207,29 @@ impl Store for RemoteStore {
         }
     }
 
-    /// The interface has no batches: they go side by side, and the leader puts those that arrive together into one entry.
+    /// Members of our own take many in one call. etcd's interface has none for it: there they go side by side, and the leader puts
+    /// those that arrive together into one entry.
     async fn txn_batch(&self, txns: Vec<Txn>) -> Result<Vec<Result<TxnReply, StoreError>>, StoreError> {
-        Ok(stream::iter(txns).map(|txn| self.txn(txn)).buffered(IN_FLIGHT).collect().await)
+        let checks: Vec<_> = txns.iter().map(limits::check).collect();
+        let good = txns.into_iter().zip(&checks).filter(|(_, check)| check.is_ok()).map(|(txn, _)| txn);
+        let mut rest: Vec<Txn> = good.collect();
+        let mut replies = Vec::with_capacity(rest.len());
+        while !rest.is_empty() {
+            let after = rest.split_off(batch::fitting(&rest));
+            let count = rest.len();
+            match self.send_together(&rest).await {
+                Ok(Some(some)) => replies.extend(some),
+                Ok(None) => {
+                    let singly = stream::iter(rest).map(|txn| self.txn(txn)).buffered(IN_FLIGHT);
+                    replies.append(&mut singly.collect().await);
+                }
+                Err(error) => replies.extend((0..count).map(|_| Err(error.clone()))),
+            }
+            rest = after;
+        }
+        let mut replies = replies.into_iter();
+        let missing = || Err(StoreError::Unknown("a reply is missing".into()));
+        Ok(checks.into_iter().map(|check| check.and_then(|()| replies.next().unwrap_or_else(missing))).collect())
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangeReply, StoreError> {

@@ -3,7 +3,7 @@
 use super::door::{Door, Guest, Kind, Shares, raise_files};
 use super::gathered::Gathered;
 use super::{PeerService, trust};
-use crate::etcd::{EtcdServices, errors, health};
+use crate::etcd::{BATCH_SERVICE, EtcdServices, errors, health};
 use crate::proto::etcd;
 use crate::proto::health::health_server;
 use crate::proto::peer_server::{self, PeerServer};
@@ -238,6 +238,7 @@ impl tower::Service<http::Request<Incoming>> for Services {
             Some(etcd::lease_server::SERVICE_NAME) => self.etcd.lease.call(request),
             Some(etcd::cluster_server::SERVICE_NAME) => self.etcd.cluster.call(request),
             Some(etcd::maintenance_server::SERVICE_NAME) => self.etcd.maintenance.call(request),
+            Some(BATCH_SERVICE) => self.etcd.batch.call(request),
             Some(etcd::auth_server::SERVICE_NAME) => self.etcd.auth.call(request),
             // Answers "unimplemented" to what it does not know.
             _ => {
