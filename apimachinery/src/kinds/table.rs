@@ -4,6 +4,7 @@
 
 mod admission;
 mod devices;
+mod gantry;
 mod networking;
 mod storage;
 mod workloads;
@@ -11,6 +12,7 @@ mod workloads;
 use super::{Kind, StoreGroup, Subresource};
 pub use admission::*;
 pub use devices::*;
+pub use gantry::*;
 pub use networking::*;
 pub use storage::*;
 pub use workloads::*;
@@ -122,6 +124,9 @@ pub static KINDS: &[&Kind] = &[
     &CERTIFICATE_SIGNING_REQUEST,
     &NODE_ALLOCATION,
     &AT_MOST_ONE_CLAIM,
+    &POD_GROUP,
+    &BATCH_CAPACITY,
+    &PLACEMENT_REVIEW,
     &BINDING_BATCH,
     &EVENT_BATCH,
     &TOKEN_REVIEW,
@@ -538,62 +543,6 @@ pub static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
         sub("status", STATUS, "certificates.k8s.io", "v1", "CertificateSigningRequest"),
     ],
     store: StoreGroup::State,
-};
-
-pub static NODE_ALLOCATION: Kind = Kind {
-    group: "gantry.dev",
-    version: "v1",
-    kind: "NodeAllocation",
-    plural: "nodeallocations",
-    singular: "nodeallocation",
-    short_names: &[],
-    categories: &[],
-    namespaced: false,
-    verbs: READ,
-    subresources: &[],
-    store: StoreGroup::State,
-};
-
-pub static AT_MOST_ONE_CLAIM: Kind = Kind {
-    group: "gantry.dev",
-    version: "v1",
-    kind: "AtMostOneClaim",
-    plural: "atmostoneclaims",
-    singular: "atmostoneclaim",
-    short_names: &[],
-    categories: &[],
-    namespaced: true,
-    verbs: READ,
-    subresources: &[],
-    store: StoreGroup::State,
-};
-
-pub static BINDING_BATCH: Kind = Kind {
-    group: "gantry.dev",
-    version: "v1",
-    kind: "BindingBatch",
-    plural: "bindings",
-    singular: "bindingbatch",
-    short_names: &[],
-    categories: &[],
-    namespaced: false,
-    verbs: CREATE,
-    subresources: &[],
-    store: StoreGroup::State,
-};
-
-pub static EVENT_BATCH: Kind = Kind {
-    group: "gantry.dev",
-    version: "v1",
-    kind: "EventBatch",
-    plural: "events",
-    singular: "eventbatch",
-    short_names: &[],
-    categories: &[],
-    namespaced: false,
-    verbs: CREATE,
-    subresources: &[],
-    store: StoreGroup::Events,
 };
 
 pub static TOKEN_REVIEW: Kind = Kind {

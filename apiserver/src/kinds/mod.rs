@@ -145,6 +145,7 @@ macro_rules! strategies {
 strategies! {
     apiservice::ApiService => "apiregistration.k8s.io" "apiservices";
     atmostoneclaim::AtMostOneClaim => "gantry.dev" "atmostoneclaims";
+    batchcapacity::BatchCapacity => "gantry.dev" "batchcapacities";
     certificatesigningrequest::CertificateSigningRequest => "certificates.k8s.io" "certificatesigningrequests";
     clusterrole::ClusterRole => "rbac.authorization.k8s.io" "clusterroles";
     clusterrolebinding::ClusterRoleBinding => "rbac.authorization.k8s.io" "clusterrolebindings";
@@ -177,8 +178,10 @@ strategies! {
     nodeallocation::NodeAllocation => "gantry.dev" "nodeallocations";
     persistentvolume::PersistentVolume => "" "persistentvolumes";
     persistentvolumeclaim::PersistentVolumeClaim => "" "persistentvolumeclaims";
+    placementreview::PlacementReview => "gantry.dev" "placementreviews";
     pod::Pod => "" "pods";
     poddisruptionbudget::PodDisruptionBudget => "policy" "poddisruptionbudgets";
+    podgroup::PodGroup => "gantry.dev" "podgroups";
     podtemplate::PodTemplate => "" "podtemplates";
     priorityclass::PriorityClass => "scheduling.k8s.io" "priorityclasses";
     prioritylevelconfiguration::PriorityLevelConfiguration => "flowcontrol.apiserver.k8s.io" "prioritylevelconfigurations";

@@ -27,6 +27,7 @@ mod machine;
 mod objects;
 mod patches;
 mod patience;
+mod placing;
 mod proxy;
 mod quotas;
 mod streams;

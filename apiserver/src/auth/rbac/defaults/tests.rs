@@ -99,6 +99,27 @@ fn components_may_do_their_work_and_people_nothing() {
             check(scheduler, &[], verb, resource, "", true);
         }
     }
+    for resource in [
+        "policy/poddisruptionbudgets",
+        "/persistentvolumeclaims",
+        "/persistentvolumes",
+        "storage.k8s.io/storageclasses",
+        "storage.k8s.io/csinodes",
+        "storage.k8s.io/csistoragecapacities",
+        "gantry.dev/podgroups",
+        "gantry.dev/batchcapacities",
+        "gantry.dev/placementreviews",
+    ] {
+        for verb in ["list", "watch"] {
+            check(scheduler, &[], verb, resource, "", true);
+        }
+    }
+    check(scheduler, &[], "patch", "gantry.dev/podgroups/status", "n/g", true);
+    check(scheduler, &[], "patch", "gantry.dev/placementreviews/status", "n/r", true);
+    check(scheduler, &[], "create", "gantry.dev/placementreviews", "n", false);
+    check(scheduler, &[], "patch", "gantry.dev/batchcapacities", "", false);
+    check("system:kube-controller-manager", &[], "create", "gantry.dev/batchcapacities", "", true);
+    check("system:kube-controller-manager", &[], "patch", "gantry.dev/batchcapacities", "", true);
     check(scheduler, &[], "create", "gantry.dev/bindings", "", true);
     check(scheduler, &[], "create", "/pods/binding", "n", true);
     check(scheduler, &[], "patch", "/pods/status", "n/p", true);
@@ -108,7 +129,7 @@ fn components_may_do_their_work_and_people_nothing() {
     check(scheduler, &[], "update", "coordination.k8s.io/leases", "kube-system/other-scheduler", true);
     check(scheduler, &[], "patch", "coordination.k8s.io/leases", "kube-node-lease/n1", false);
     check(scheduler, &[], "list", "/secrets", "", false);
-    check(scheduler, &[], "delete", "/nodes", "/n1", false);
+    check(scheduler, &[], "delete", "/nodes", "", false);
     let controllers = "system:kube-controller-manager";
     for on in ["/pods", "apps/replicasets", "apps/controllerrevisions", "/configmaps", "/serviceaccounts", "/endpoints"]
     {
