@@ -1,0 +1,6 @@
+//! Checks the reference itself: every rule against cases made by hand from what the Kubernetes documents state, and
+//! that random clusters make each rule decide often. Sibling test files take the reference with `mod reference;`.
+
+mod cases;
+#[path = "mod.rs"]
+mod reference;
