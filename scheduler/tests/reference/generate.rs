@@ -3,7 +3,7 @@
 
 use super::World;
 use super::generate_pods::{bound_pod, pending_pod};
-use super::manifest::{amount, amounts, name};
+use super::manifest::name;
 use super::room;
 use proptest::prelude::{Strategy, any};
 use serde_json::{Value, json};
@@ -15,32 +15,54 @@ pub const GPU: &str = "example.com/gpu";
 
 /// For proptest: a world by seed. A failure shrinks with `shrink::shrink`, not by seed.
 pub fn worlds() -> impl Strategy<Value = World> {
-    any::<u64>().prop_map(world)
+    any::<u64>().no_shrink().prop_map(world)
+}
+
+/// What a cluster is mostly about, so that the finer rules of each kind get to decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Theme {
+    Mixed,
+    Spread,
+    Near,
+    Room,
+}
+
+impl Theme {
+    /// The usual chance in mixed clusters, `heavy` where this is the theme, and a quarter where another thing is.
+    pub fn chance(self, dice: &mut Dice, of: Theme, usual: u64, heavy: u64) -> bool {
+        dice.chance(match self {
+            Theme::Mixed => usual,
+            theme if theme == of => heavy,
+            _ => usual / 4,
+        })
+    }
 }
 
 /// 1–12 machines, up to 40 bound pods, 1–6 pending ones.
 pub fn world(seed: u64) -> World {
     let dice = &mut Dice(seed);
+    let theme = *dice.pick(&[Theme::Mixed, Theme::Mixed, Theme::Spread, Theme::Spread, Theme::Near, Theme::Room]);
     // In some clusters every machine has every topology key, and in some the machines are so small that the zone is
     // full while a machine still has something to lend.
-    let (tidy, crowded) = (dice.chance(50), dice.chance(25));
+    let tidy = dice.chance(if theme == Theme::Spread { 75 } else { 50 });
+    let crowded = theme.chance(dice, Theme::Room, 20, 60);
     let mut world = World { namespaces: namespaces(), classes: classes(), ..World::default() };
     for i in 0..dice.between(1, 12) {
-        let node = node(dice, i, tidy, crowded);
+        let node = node(dice, i, tidy, crowded, theme);
         if dice.chance(if crowded { 90 } else { 60 }) {
             world.lendable.push(lendable(dice, name(&node)));
         }
         world.nodes.push(node);
     }
     for i in 0..dice.between(0, 40) {
-        let mut pod = bound_pod(dice, i);
+        let mut pod = bound_pod(dice, i, theme);
         if let Some(machine) = machine_for(dice, &world, &pod) {
             pod["spec"]["nodeName"] = machine.into();
             world.pods.push(pod);
         }
     }
     for i in 0..dice.between(1, 6) {
-        let pod = pending_pod(dice, i, &world);
+        let pod = pending_pod(dice, i, &world, theme);
         world.pods.push(pod);
     }
     for i in 0..dice.between(0, 3) {
@@ -60,7 +82,7 @@ fn machine_for(dice: &mut Dice, world: &World, pod: &Value) -> Option<String> {
     None
 }
 
-fn node(dice: &mut Dice, i: i64, tidy: bool, crowded: bool) -> Value {
+fn node(dice: &mut Dice, i: i64, tidy: bool, crowded: bool, theme: Theme) -> Value {
     let name = format!("m{i:02}");
     let mut labels = json!({HOST: name});
     if tidy || dice.chance(50) {
@@ -83,16 +105,18 @@ fn node(dice: &mut Dice, i: i64, tidy: bool, crowded: bool) -> Value {
     if cordoned && dice.chance(60) {
         taints.push(json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}));
     }
-    for (key, percent) in [("dedicated", 20), ("flaky", 15)] {
+    for (key, percent) in [("dedicated", 25), ("flaky", 15)] {
         if dice.chance(percent) {
             let effect = *dice.pick(&["NoSchedule", "NoExecute", "PreferNoSchedule", "PreferNoSchedule"]);
             taints.push(json!({"key": key, "value": dice.pick(&["web", "gpu", ""]), "effect": effect}));
         }
     }
     let cpu = if crowded { dice.between(3, 9) } else { dice.between(12, 40) } * 100;
+    let memory = dice.between(8, 32) * 128;
+    let roomy = if [Theme::Spread, Theme::Near].contains(&theme) { 4 } else { 1 };
     let mut allocatable = json!({
-        "cpu": format!("{cpu}m"), "memory": format!("{}Mi", dice.between(8, 32) * 128),
-        "ephemeral-storage": "10Gi", "pods": dice.pick(&["4", "8", "110", "110"]),
+        "cpu": format!("{}m", cpu * roomy), "memory": format!("{}Mi", memory * roomy),
+        "ephemeral-storage": "10Gi", "pods": dice.pick(if roomy > 1 { &["110"] } else { &["4", "8", "110", "110"] }),
     });
     if dice.chance(45) {
         allocatable[GPU] = dice.between(1, 2).to_string().into();
@@ -162,16 +186,6 @@ fn budget(dice: &mut Dice, i: i64) -> Value {
         "metadata": {"name": format!("budget-{i}"), "namespace": dice.pick(&["a", "b", "c"])},
         "spec": {"selector": selector}, "status": {"disruptionsAllowed": dice.between(0, 2)},
     })
-}
-
-/// Whether a machine holds more than it owns in some resource, by everything bound to it.
-pub fn is_overfull(world: &World, node: &Value) -> bool {
-    let mut sum = std::collections::BTreeMap::new();
-    for pod in world.bound_to(node) {
-        sum = super::manifest::plus(&sum, &super::requests::of_pod(pod));
-    }
-    let allocatable = amounts(&node["status"]["allocatable"]);
-    sum.iter().any(|(resource, taken)| *taken > amount(&allocatable, resource))
 }
 
 /// A small pseudo-random sequence (splitmix64), so that a seed means the same cluster on every machine and version.

@@ -1,13 +1,14 @@
 //! Random pods with every kind of placement rule, as the API server would store them.
 
 use super::World;
-use super::generate::{Dice, GPU, HOST, RACK, ZONE};
-use super::manifest::name;
+use super::generate::{Dice, GPU, HOST, RACK, Theme, ZONE};
+use super::manifest::{amount, amounts, name};
+use super::room::{Band, free_in_zone, lent, taken};
 use serde_json::{Map, Value, json};
 
 /// A running pod: its own rules matter only where they reach others (anti-affinity, preferences).
-pub fn bound_pod(dice: &mut Dice, i: i64) -> Value {
-    let mut pod = plain(dice, &format!("bound-{i:02}"));
+pub fn bound_pod(dice: &mut Dice, i: i64, theme: Theme) -> Value {
+    let mut pod = plain(dice, &format!("bound-{i:02}"), theme);
     pod["status"] = json!({"phase": "Running", "startTime": format!("2026-01-01T00:{:02}:00Z", dice.between(0, 59))});
     if dice.chance(6) {
         pod["status"]["phase"] = (*dice.pick(&["Succeeded", "Failed"])).into();
@@ -16,26 +17,26 @@ pub fn bound_pod(dice: &mut Dice, i: i64) -> Value {
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z".into();
         pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
     }
-    if dice.chance(12) {
+    if theme.chance(dice, Theme::Near, 12, 20) {
         affinity(dice, &mut pod, "podAntiAffinity", "required");
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
-        if dice.chance(12) {
+        if theme.chance(dice, Theme::Near, 12, 20) {
             affinity(dice, &mut pod, kind, "preferred");
         }
     }
-    if dice.chance(10) {
+    if theme.chance(dice, Theme::Near, 10, 15) {
         affinity(dice, &mut pod, "podAffinity", "required");
     }
-    if dice.chance(12) {
+    if theme.chance(dice, Theme::Room, 12, 35) {
         resize(dice, &mut pod);
     }
     pod
 }
 
 /// A waiting pod, each kind of rule with its own chance.
-pub fn pending_pod(dice: &mut Dice, i: i64, world: &World) -> Value {
-    let mut pod = plain(dice, &format!("pending-{i}"));
+pub fn pending_pod(dice: &mut Dice, i: i64, world: &World, theme: Theme) -> Value {
+    let mut pod = plain(dice, &format!("pending-{i}"), theme);
     pod["status"] = json!({"phase": "Pending"});
     if dice.chance(40) {
         pod["spec"]["tolerations"] = tolerations(dice);
@@ -50,20 +51,23 @@ pub fn pending_pod(dice: &mut Dice, i: i64, world: &World) -> Value {
     if dice.chance(45) {
         node_affinity(dice, &mut pod, world);
     }
-    if dice.chance(20) {
+    if theme.chance(dice, Theme::Near, 20, 55) {
         affinity(dice, &mut pod, "podAffinity", "required");
     }
-    if dice.chance(18) {
+    if theme.chance(dice, Theme::Near, 18, 40) {
         affinity(dice, &mut pod, "podAntiAffinity", "required");
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
-        if dice.chance(30) {
+        if theme.chance(dice, Theme::Near, 30, 50) {
             affinity(dice, &mut pod, kind, "preferred");
         }
     }
-    if dice.chance(30) {
-        let constraints: Vec<Value> = (0..dice.between(1, 2)).map(|i| spread(dice, i)).collect();
+    if theme.chance(dice, Theme::Spread, 30, 95) {
+        let constraints: Vec<Value> = (0..dice.between(1, 2)).map(|i| spread(dice, i, theme)).collect();
         pod["spec"]["topologySpreadConstraints"] = constraints.into();
+    }
+    if theme.chance(dice, Theme::Room, 8, 30) {
+        exact(dice, &mut pod, world);
     }
     if dice.chance(8) {
         pod["spec"]["preemptionPolicy"] = "Never".into();
@@ -71,7 +75,7 @@ pub fn pending_pod(dice: &mut Dice, i: i64, world: &World) -> Value {
     pod
 }
 
-fn plain(dice: &mut Dice, name: &str) -> Value {
+fn plain(dice: &mut Dice, name: &str, theme: Theme) -> Value {
     let mut labels = Map::new();
     for (key, values, percent) in
         [("app", &["web", "db", "cache"][..], 90), ("tier", &["x", "y"], 50), ("version", &["1", "2"], 60)]
@@ -91,7 +95,11 @@ fn plain(dice: &mut Dice, name: &str) -> Value {
         ("", 0),
         ("", 0),
     ]);
-    let namespace = *dice.pick(&["a", "a", "b", "c", "d"]);
+    let mut namespace = *dice.pick(&["a", "a", "b", "c", "d"]);
+    if theme == Theme::Spread && dice.chance(75) {
+        labels.insert("app".to_owned(), "web".into());
+        namespace = "a";
+    }
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace, "uid": format!("uid-{name}"), "labels": labels,
@@ -101,17 +109,17 @@ fn plain(dice: &mut Dice, name: &str) -> Value {
     if !class.is_empty() {
         pod["spec"]["priorityClassName"] = class.into();
     }
-    containers(dice, &mut pod);
+    containers(dice, &mut pod, theme);
     pod
 }
 
-fn containers(dice: &mut Dice, pod: &mut Value) {
+fn containers(dice: &mut Dice, pod: &mut Value, theme: Theme) {
     let mut main: Vec<Value> = (0..dice.between(1, 2)).map(|i| container(dice, &format!("main-{i}"))).collect();
-    if dice.chance(14) {
+    if theme.chance(dice, Theme::Room, 14, 20) {
         main[0]["resources"]["requests"][GPU] = "1".into();
         main[0]["resources"]["limits"][GPU] = "1".into();
     }
-    if dice.chance(12) {
+    if theme.chance(dice, Theme::Room, 12, 25) {
         main[0]["resources"]["requests"]["hugepages-2Mi"] = format!("{}Mi", dice.between(1, 3) * 2).into();
     }
     if dice.chance(6) {
@@ -119,7 +127,8 @@ fn containers(dice: &mut Dice, pod: &mut Value) {
     }
     pod["spec"]["hostNetwork"] = dice.chance(8).into();
     let on_host_network = pod["spec"]["hostNetwork"] == true;
-    if dice.chance(28) || on_host_network {
+    let asks_for_port = if [Theme::Spread, Theme::Room].contains(&theme) { 6 } else { 28 };
+    if dice.chance(asks_for_port) || on_host_network {
         main[0]["ports"] = json!([port(dice, on_host_network)]);
     }
     pod["spec"]["containers"] = main.into();
@@ -135,12 +144,15 @@ fn containers(dice: &mut Dice, pod: &mut Value) {
         inits.push(init);
     }
     pod["spec"]["initContainers"] = inits.into();
-    if dice.chance(8) {
+    if theme.chance(dice, Theme::Room, 8, 25) {
         pod["spec"]["overhead"] = json!({"cpu": "100m", "memory": "64Mi"});
     }
-    if dice.chance(8) {
+    if theme.chance(dice, Theme::Room, 8, 25) {
         let (cpu, memory) = (dice.between(2, 20) * 100, dice.between(2, 12) * 128);
         pod["spec"]["resources"] = json!({"requests": {"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")}});
+        if dice.chance(40) {
+            pod["spec"]["resources"]["requests"]["hugepages-2Mi"] = format!("{}Mi", dice.between(1, 6) * 2).into();
+        }
     }
 }
 
@@ -182,14 +194,17 @@ fn resize(dice: &mut Dice, pod: &mut Value) {
 }
 
 fn tolerations(dice: &mut Dice) -> Value {
-    let one = |dice: &mut Dice| match dice.between(0, 7) {
+    let one = |dice: &mut Dice| match dice.between(0, 9) {
         0 => json!({"operator": "Exists"}),
         1 => json!({"operator": "Exists", "effect": dice.pick(&["NoSchedule", "NoExecute"])}),
         2 => json!({"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}),
         3 => json!({"key": "flaky", "operator": "Exists"}),
         4 => json!({"key": "flaky", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}),
-        5 => json!({"key": "dedicated", "value": dice.pick(&["web", "gpu"]), "effect": "NoSchedule"}),
-        6 => json!({"key": "dedicated", "operator": "Equal", "value": dice.pick(&["web", "gpu", ""])}),
+        5 => {
+            json!({"key": "dedicated", "operator": "Equal", "value": dice.pick(&["web", "gpu"]), "effect": "NoSchedule"})
+        }
+        6 | 7 => json!({"key": "dedicated", "value": dice.pick(&["web", "gpu", ""])}),
+        8 => json!({"key": "dedicated"}),
         _ => json!({"key": "dedicated", "operator": "Exists", "effect": "PreferNoSchedule"}),
     };
     (0..dice.between(1, 3)).map(|_| one(dice)).collect()
@@ -281,25 +296,47 @@ fn affinity(dice: &mut Dice, pod: &mut Value, kind: &str, strength: &str) {
         terms.into_iter().map(weighted).collect();
 }
 
+/// A request at the very edge of what a machine or its zone has left, or one unit to either side.
+fn exact(dice: &mut Dice, pod: &mut Value, world: &World) {
+    let (node, resource) = (dice.pick(&world.nodes), *dice.pick(&["cpu", "memory"]));
+    let owned = amount(&amounts(&node["status"]["allocatable"]), resource);
+    let (free, total) = free_in_zone(world, node, resource);
+    let reserved = amount(&taken(world, node, Band::is_reserved), resource);
+    let all = amount(&taken(world, node, |_| true), resource);
+    let edges = [owned - reserved, owned + lent(world, node, resource) - all, free - total / 100, free];
+    let request = dice.pick(&edges) + i128::from(dice.between(-1, 1));
+    if request > 0 {
+        let unit = if resource == "cpu" { "m" } else { "" };
+        let requests = json!({resource: format!("{request}{unit}")});
+        pod["spec"]["containers"] = json!([{"name": "main-0", "resources": {"requests": requests}}]);
+        for field in ["initContainers", "overhead", "resources"] {
+            pod["spec"].as_object_mut().map(|spec| spec.remove(field));
+        }
+    }
+}
+
 /// Two constraints of a pod never share a key and a strictness, as validation demands.
-fn spread(dice: &mut Dice, i: i64) -> Value {
+fn spread(dice: &mut Dice, i: i64, theme: Theme) -> Value {
     let keys = if i == 0 { [ZONE, ZONE] } else { [HOST, RACK] };
     let strictness = if dice.chance(85) { "DoNotSchedule" } else { "ScheduleAnyway" };
     let mut constraint = json!({
-        "maxSkew": dice.between(1, 2), "topologyKey": *dice.pick(&keys), "whenUnsatisfiable": strictness,
+        "maxSkew": dice.pick(&[1, 1, 2, 3, 5]), "topologyKey": *dice.pick(&keys), "whenUnsatisfiable": strictness,
     });
-    let selector = selector(dice);
+    let mut selector = selector(dice);
+    if theme == Theme::Spread && dice.chance(60) {
+        selector = json!({"matchLabels": {"app": "web"}});
+    }
     if !selector.is_null() {
-        if dice.chance(15) {
+        if theme.chance(dice, Theme::Spread, 15, 35) {
             constraint["matchLabelKeys"] = json!(["version"]);
         }
         constraint["labelSelector"] = selector;
     }
-    if strictness == "DoNotSchedule" && dice.chance(20) {
-        constraint["minDomains"] = dice.between(2, 4).into();
+    if strictness == "DoNotSchedule" && theme.chance(dice, Theme::Spread, 20, 30) {
+        constraint["minDomains"] = dice.between(2, 5).into();
     }
     for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-        if dice.chance(35) {
+        if theme.chance(dice, Theme::Spread, 35, 60) {
             constraint[policy] = (*dice.pick(&["Honor", "Ignore"])).into();
         }
     }

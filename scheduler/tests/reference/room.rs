@@ -49,17 +49,14 @@ pub fn lacking(world: &World, pod: &Value, node: &Value) -> Vec<String> {
     let allocatable = amounts(&node["status"]["allocatable"]);
     let all = taken(world, node, |_| true);
     let reserved = taken(world, node, Band::is_reserved);
-    let lent = world.lendable.iter().find(|lent| name(lent) == name(node));
-    let lent = lent.map(|lent| amounts(&lent["spec"]["lendable"])).unwrap_or_default();
     let mut short = Vec::new();
     if world.bound_to(node).len() as i128 + 1 > amount(&allocatable, "pods") {
         short.push("pods".to_owned());
     }
     for (resource, request) in of_pod(pod).into_iter().filter(|(_, request)| *request > 0) {
         let owned = amount(&allocatable, &resource);
-        let on_top = if ["cpu", "memory"].contains(&resource.as_str()) { amount(&lent, &resource).max(0) } else { 0 };
         let reserved_is_over = amount(&reserved, &resource) + request > owned;
-        let all_is_over = amount(&all, &resource) + request > owned + on_top;
+        let all_is_over = amount(&all, &resource) + request > owned + lent(world, node, &resource);
         if all_is_over || (band(world, pod).is_reserved() && reserved_is_over) {
             short.push(resource);
         }
@@ -67,7 +64,19 @@ pub fn lacking(world: &World, pod: &Value, node: &Value) -> Vec<String> {
     short
 }
 
-fn taken(world: &World, node: &Value, counts: impl Fn(Band) -> bool) -> Amounts {
+/// What a machine's batch may take beyond what it owns: cpu and memory only.
+pub fn lent(world: &World, node: &Value, resource: &str) -> i128 {
+    let object = world.lendable.iter().find(|object| name(object) == name(node));
+    match object {
+        Some(object) if ["cpu", "memory"].contains(&resource) => {
+            amount(&amounts(&object["spec"]["lendable"]), resource)
+        }
+        _ => 0,
+    }
+}
+
+/// What the machine's pods of some bands take together.
+pub fn taken(world: &World, node: &Value, counts: impl Fn(Band) -> bool) -> Amounts {
     let pods = world.bound_to(node).into_iter().filter(|pod| counts(band(world, pod)));
     pods.fold(Amounts::new(), |sum, pod| plus(&sum, &of_pod(pod)))
 }
@@ -78,19 +87,25 @@ pub fn zone_keeps_its_reserve(world: &World, pod: &Value, node: &Value) -> bool 
     if band(world, pod).is_reserved() {
         return true;
     }
-    let zone = |node| label(node, "topology.kubernetes.io/zone");
     let request = of_pod(pod);
     ["cpu", "memory"].iter().filter(|resource| amount(&request, resource) > 0).all(|resource| {
-        let (mut free, mut total) = (0, 0);
-        for machine in world.nodes.iter().filter(|machine| zone(machine) == zone(node)) {
-            let allocatable = amount(&amounts(&machine["status"]["allocatable"]), resource);
-            if !cordoned(machine) {
-                free += (allocatable - amount(&taken(world, machine, |_| true), resource)).max(0);
-            }
-            if !cordoned(machine) || ZONE_TOTAL_COUNTS_CORDONED {
-                total += allocatable;
-            }
-        }
+        let (free, total) = free_in_zone(world, node, resource);
         free - amount(&request, resource) >= total / 100
     })
+}
+
+/// What a machine's zone has free of a resource, and what it has in all.
+pub fn free_in_zone(world: &World, node: &Value, resource: &str) -> (i128, i128) {
+    let zone = |node| label(node, "topology.kubernetes.io/zone");
+    let (mut free, mut total) = (0, 0);
+    for machine in world.nodes.iter().filter(|machine| zone(machine) == zone(node)) {
+        let allocatable = amount(&amounts(&machine["status"]["allocatable"]), resource);
+        if !cordoned(machine) {
+            free += (allocatable - amount(&taken(world, machine, |_| true), resource)).max(0);
+        }
+        if !cordoned(machine) || ZONE_TOTAL_COUNTS_CORDONED {
+            total += allocatable;
+        }
+    }
+    (free, total)
 }

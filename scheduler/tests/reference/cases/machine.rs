@@ -58,6 +58,11 @@ fn every_taint_that_keeps_out_needs_a_toleration() {
     check(no_schedule.clone(), json!([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}]), true);
     check(no_schedule.clone(), json!([{"key": "k", "operator": "Exists", "effect": "NoExecute"}]), false);
     check(no_schedule.clone(), json!([{"key": "j", "operator": "Exists"}]), false);
+    // No value is the empty value, on either side.
+    let bare = json!([{"key": "k", "effect": "NoSchedule"}]);
+    check(json!([taint("k", "", "NoSchedule")]), json!([{"key": "k"}]), true);
+    check(bare.clone(), json!([{"key": "k", "value": ""}]), true);
+    check(bare, json!([{"key": "k", "value": "v"}]), false);
     // "An empty effect matches all effects with the key"; "an empty key with operator Exists matches all".
     check(no_schedule.clone(), json!([{"key": "k", "operator": "Exists"}]), true);
     check(no_schedule.clone(), json!([{"operator": "Exists"}]), true);

@@ -107,7 +107,10 @@ fn batch_leaves_one_per_cent_of_the_zone() {
     // Two machines of 4 cpus in zone a, of which `used` is taken: 80m must stay free.
     let check = |used: &str, class: &str, wanted: Value, expect: &str| {
         let nodes = vec![node("a1", json!({ZONE: "a"})), node("a2", json!({ZONE: "a"})), node("none", json!({}))];
-        let pods = vec![bound("b", "a2", json!({}), takes("plain", json!({"cpu": used})))];
+        let machines = if used == "12" { vec!["a1", "a2"] } else { vec!["a2"] };
+        let pods =
+            machines.iter().map(|machine| bound(machine, machine, json!({}), takes("plain", json!({"cpu": used}))));
+        let pods = pods.collect();
         let world = World { nodes, pods, classes: classes(), ..World::default() };
         let pod = pod(json!({}), takes(class, wanted.clone()));
         assert_eq!(passing("ZoneReserve", &world, &pod), expect, "{class} wants {wanted}, {used} used");
@@ -123,6 +126,8 @@ fn batch_leaves_one_per_cent_of_the_zone() {
         check("4", class, json!({"memory": "8504035247"}), "a1 a2");
         check("4", class, json!({"memory": "8504035248"}), "");
         check("4", class, json!({"example.com/gpu": "1"}), "a1 a2 none");
+        // Nothing is kept of what is not asked for, though all of the zone's cpu is taken.
+        check("12", class, json!({"memory": "1Gi"}), "a1 a2 none");
     }
     for class in ["production", "plain", ""] {
         check("8", class, json!({"cpu": "8"}), "a1 a2 none");
