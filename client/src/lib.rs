@@ -23,7 +23,7 @@ mod mock;
 pub use client::Client;
 pub use error::{ApiError, TransportError};
 pub use events::{EventRecorder, EventType, ObjectRef};
-pub use informer::{Change, Informer, InformerOptions, Receiver};
+pub use informer::{Change, Follow, Informer, InformerOptions, Receiver, Told};
 pub use looprt::{LoopSpec, Next};
 pub use metrics::Metrics;
 pub use options::{DeleteOptions, List, ListOptions, Patch, Propagation};

@@ -66,9 +66,7 @@ fn pod(shape: &str, at: usize, node: &str) -> Arc<Pod> {
             "whenUnsatisfiable": if required { "DoNotSchedule" } else { "ScheduleAnyway" },
             "labelSelector": {"matchLabels": {"app": app}}}]})
     };
-    let affinity = |kind: &str, key: &str| {
-        json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [rule(&app, key)]}}})
-    };
+    let affinity = |kind: &str, key: &str| json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [rule(&app, key)]}}});
     let preferred = json!({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution":
         [{"weight": 1, "podAffinityTerm": rule(&app, host)}]}}});
     let extra = match (shape, template % 5) {

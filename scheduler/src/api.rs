@@ -127,11 +127,15 @@ projection! {
     BatchCapacity { metadata: ObjectMeta, spec: BatchCapacitySpec, }
     BatchCapacitySpec { lendable: Amounts, }
     PodDisruptionBudget { metadata: ObjectMeta, spec: BudgetSpec, status: BudgetStatus, }
+    PlacementReview { metadata: ObjectMeta, spec: ReviewSpec, status: ReviewStatus, }
+    ReviewSpec { pod_name: String, template: Option<PodTemplate>, replicas: i64, }
+    ReviewStatus { phase: String, }
+    PodTemplate { metadata: ObjectMeta, spec: PodSpec, }
     BudgetSpec { selector: Option<LabelSelector>, }
     BudgetStatus { disruptions_allowed: i64, }
 }
 
-object! { Pod Node NodeAllocation PriorityClass Namespace PodGroup BatchCapacity PodDisruptionBudget }
+object! { Pod Node NodeAllocation PriorityClass Namespace PodGroup BatchCapacity PodDisruptionBudget PlacementReview }
 
 impl Pod {
     /// Its containers have ended: it takes no room.

@@ -30,6 +30,15 @@ impl Band {
         }
     }
 
+    pub fn name(self) -> &'static str {
+        match self {
+            Band::Production => "production",
+            Band::Ordinary => "ordinary",
+            Band::Batch => "batch",
+            Band::BestEffort => "best-effort",
+        }
+    }
+
     /// Its requests are reserved; the other bands use what is reserved and idle.
     pub fn is_reserved(self) -> bool {
         matches!(self, Band::Production | Band::Ordinary)

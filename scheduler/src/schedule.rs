@@ -52,6 +52,8 @@ pub struct Nearest {
 pub struct Unschedulable {
     /// Machines that there are.
     pub machines: usize,
+    /// Those that refuse, and not only because room is held for another pod.
+    pub refused: usize,
     /// How many refused for which reason.
     pub reasons: BTreeMap<Reason, Refused>,
     /// Machines on which ending pods could cure every reason.
@@ -190,6 +192,7 @@ pub fn explain(snapshot: &Snapshot, class: &Class) -> Unschedulable {
         none.machines += 1;
         reasons.clear();
         refuse(snapshot, class, machine, &mut reasons);
+        none.refused += usize::from(reasons.iter().any(|reason| *reason != Reason::Held));
         if !reasons.is_empty() && reasons.iter().all(Reason::is_preemptible) {
             none.curable.push(machine);
         }
@@ -202,16 +205,22 @@ pub fn explain(snapshot: &Snapshot, class: &Class) -> Unschedulable {
 }
 
 /// The first filter that refuses, with all that it says. That a machine's news is on its way counts only where nothing else is
-/// in the way: no news can help then.
+/// in the way: no news can help then. Room that is held for another pod is a reason of its own.
 pub fn refuse(snapshot: &Snapshot, class: &Class, machine: Machine, reasons: &mut Vec<Reason>) -> Option<usize> {
+    let is_held = snapshot.held().get(machine);
+    let held = |p: &&Placed| p.standing == Standing::Held;
+    let held: Vec<&Placed> = if is_held { snapshot.pods_on(machine).filter(held).collect() } else { Vec::new() };
     let mut behind = None;
     for (plugin, check) in &class.checks {
-        check.refuse(snapshot, machine, &[], reasons);
+        check.refuse(snapshot, machine, &held, reasons);
         match reasons.first() {
             Some(Reason::CatchingUp | Reason::Unregistered) => behind = reasons.pop().map(|reason| (*plugin, reason)),
             Some(_) => return Some(*plugin),
             None => {}
         }
+    }
+    if behind.is_none() && is_held && !does(snapshot, class, machine) {
+        behind = class.checks.last().map(|(plugin, _)| (*plugin, Reason::Held));
     }
     let (plugin, reason) = behind?;
     reasons.push(reason);

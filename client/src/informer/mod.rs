@@ -2,6 +2,7 @@
 //! list and a watch. Never writes, and never polls: an idle informer costs one open stream.
 
 mod cache;
+mod follow;
 mod held;
 mod lines;
 mod reflector;
@@ -19,7 +20,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::client::Client;
 use crate::metrics::Metrics;
 use cache::Cache;
-use held::{Entry, Held, typed, typed_change, typed_ref};
+pub use follow::{Follow, Told};
+use held::{Decode, Entry, Held, typed, typed_change, typed_ref};
+use reflector::Sink;
 
 /// Changes that a slow subscriber may lag behind before it is told to read everything again.
 const FAN_OUT: usize = 1024;
@@ -114,7 +117,7 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Informer<T> {
             progress: watch::Sender::new(Progress::default()),
         });
         let running = cancel.child_token();
-        tokio::spawn(reflector::run(client, options, shared.clone(), running.clone()));
+        tokio::spawn(reflector::run(client, options, Copy(shared.clone()), running.clone()));
         Informer { shared, _running: Arc::new(running.drop_guard()), holds: PhantomData }
     }
 
@@ -195,6 +198,38 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Informer<T> {
         let changes = changes.get_or_insert_with(|| broadcast::Sender::new(FAN_OUT));
         Receiver { changes: changes.subscribe(), holds: PhantomData }
     }
+}
+
+/// The reflector's side of an informer.
+struct Copy(Arc<Shared>);
+
+impl Sink for Copy {
+    fn kind(&self) -> &'static Kind {
+        self.0.kind
+    }
+
+    fn decode(&self) -> Decode {
+        self.0.decode
+    }
+
+    fn replace(&mut self, all: Vec<Entry>) {
+        self.0.change(|cache| cache.replace(all));
+    }
+
+    fn apply(&mut self, object: Entry) {
+        self.0.change(|cache| cache.apply(object));
+    }
+
+    fn remove(&mut self, ns: &str, name: &str, last: Option<Entry>) {
+        self.0.change(|cache| cache.remove(ns, name, last));
+    }
+
+    fn reached(&mut self, revision: u64, synced: bool) {
+        self.0.advance(revision, synced);
+    }
+
+    /// A slow subscriber reads the copy again; nobody waits for it.
+    async fn flush(&mut self) {}
 }
 
 fn list<T: Send + Sync + 'static>(cache: &Cache) -> Vec<Arc<T>> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
+use gantry_apimachinery::kinds::Kind;
 use gantry_apimachinery::meta::ObjectMeta;
 use gantry_apimachinery::status::Status;
 use http::Method;
@@ -15,9 +16,9 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::held::Entry;
+use super::InformerOptions;
+use super::held::{Decode, Entry};
 use super::lines::{Lines, MAX_LINE};
-use super::{InformerOptions, Shared};
 use crate::backoff::{Backoff, entropy, jittered};
 use crate::client::{Client, JSON};
 use crate::error::{ApiError, TransportError};
@@ -45,27 +46,36 @@ enum Ended {
     Silent,
 }
 
-struct Reflector<'a> {
+/// Where a reflector puts what it learns.
+pub(super) trait Sink: Send {
+    fn kind(&self) -> &'static Kind;
+    fn decode(&self) -> Decode;
+    /// This is everything.
+    fn replace(&mut self, all: Vec<Entry>);
+    fn apply(&mut self, object: Entry);
+    fn remove(&mut self, ns: &str, name: &str, last: Option<Entry>);
+    /// Everything up to this revision was told; `synced` when a list is complete.
+    fn reached(&mut self, revision: u64, synced: bool);
+    /// Waits while whoever listens is busy. Called after each piece of the stream.
+    fn flush(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+struct Reflector<S> {
     client: Client,
     options: InformerOptions,
-    shared: &'a Shared,
+    sink: S,
     /// Where the next watch starts; `None` asks for a list first.
     from: Option<String>,
     /// Whether this watch brought anything.
     progressed: bool,
 }
 
-pub(super) async fn run(
-    client: Client,
-    options: InformerOptions,
-    shared: std::sync::Arc<Shared>,
-    cancel: CancellationToken,
-) {
-    let mut reflector = Reflector { client, options, shared: &shared, from: None, progressed: false };
+pub(super) async fn run(client: Client, options: InformerOptions, sink: impl Sink, cancel: CancellationToken) {
+    let mut reflector = Reflector { client, options, sink, from: None, progressed: false };
     cancel.run_until_cancelled(reflector.run()).await;
 }
 
-impl Reflector<'_> {
+impl<S: Sink> Reflector<S> {
     async fn run(&mut self) {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(30));
         loop {
@@ -75,7 +85,7 @@ impl Reflector<'_> {
             if self.progressed || (result.is_ok() && start.elapsed() >= SHORT) {
                 backoff.reset();
             }
-            let kind = self.shared.kind.plural;
+            let kind = self.sink.kind().plural;
             match result {
                 Ok(Ended::Closed) if self.progressed || start.elapsed() >= SHORT => continue,
                 Ok(Ended::Closed) => {}
@@ -114,7 +124,7 @@ impl Reflector<'_> {
             ..ListOptions::default()
         };
         let mut items: Vec<Entry> = Vec::new();
-        let kind = self.shared.kind;
+        let kind = self.sink.kind();
         let version = loop {
             let page = self.client.list_raw_as(kind, &self.options.namespace, &options, self.accept().0).await?;
             let page = page.read(|item| Ok(self.read(item.get())))?;
@@ -125,8 +135,9 @@ impl Reflector<'_> {
             options.continue_token = page.continue_token;
         };
         self.count(|m, label| m.lists.get_or_create(label).inc());
-        self.shared.change(|cache| cache.replace(items));
+        self.sink.replace(items);
         self.reached(&version, true);
+        self.sink.flush().await;
         Ok(version)
     }
 
@@ -143,7 +154,7 @@ impl Reflector<'_> {
             .push("watch", "true")
             .push("allowWatchBookmarks", "true")
             .push("timeoutSeconds", &lifetime.as_secs().to_string());
-        let path = format!("{}{}", self.shared.kind.path(&self.options.namespace, ""), query.as_str());
+        let path = format!("{}{}", self.sink.kind().path(&self.options.namespace, ""), query.as_str());
         let answer = tokio::time::timeout(WATCH_START, self.client.send_as(Method::GET, &path, None, self.accept().1))
             .await
             .map_err(|_| TransportError::TimedOut(WATCH_START))??;
@@ -160,6 +171,7 @@ impl Reflector<'_> {
             while let Some(line) = lines.next() {
                 self.event(&line)?;
             }
+            self.sink.flush().await;
             if lines.is_too_long() {
                 return Err(TransportError::LineTooLong(MAX_LINE).into());
             }
@@ -180,29 +192,34 @@ impl Reflector<'_> {
             return Err(classify(status, None));
         }
         let object = if event.kind == "BOOKMARK" { None } else { self.read(text) };
-        let meta = match &object {
-            Some(object) => object.meta().clone(),
-            None => serde_json::from_str::<HeaderOnly>(text).map_err(ApiError::Decode)?.metadata,
-        };
-        match event.kind.as_ref() {
-            "ADDED" | "MODIFIED" => {
-                if let Some(object) = object {
-                    self.shared.change(|cache| cache.apply(object));
-                }
+        let Some(object) = object else {
+            let meta = serde_json::from_str::<HeaderOnly>(text).map_err(ApiError::Decode)?.metadata;
+            if event.kind == "DELETED" {
+                self.sink.remove(&meta.namespace, &meta.name, None);
             }
-            "DELETED" => self.shared.change(|cache| cache.remove(&meta.namespace, &meta.name, object)),
+            self.progressed = true;
+            self.reached(&meta.resource_version, false);
+            return Ok(());
+        };
+        let version = object.meta().resource_version.clone();
+        match event.kind.as_ref() {
+            "ADDED" | "MODIFIED" => self.sink.apply(object),
+            "DELETED" => {
+                let (ns, name) = (object.meta().namespace.clone(), object.meta().name.clone());
+                self.sink.remove(&ns, &name, Some(object));
+            }
             _ => {}
         }
         self.progressed = true;
-        self.reached(&meta.resource_version, false);
+        self.reached(&version, false);
         Ok(())
     }
 
     /// An object that does not decode is told to the log and left out; it does not hide the others.
     fn read(&self, text: &str) -> Option<Entry> {
-        let read = (self.shared.decode)(text);
+        let read = (self.sink.decode())(text);
         if let Err(error) = &read {
-            tracing::error!(kind = self.shared.kind.plural, %error, "an object cannot be read");
+            tracing::error!(kind = self.sink.kind().plural, %error, "an object cannot be read");
         }
         read.ok()
     }
@@ -210,13 +227,13 @@ impl Reflector<'_> {
     fn reached(&mut self, version: &str, synced: bool) {
         let revision = version.parse().unwrap_or(0);
         self.from = Some(version.to_owned());
-        self.shared.advance(revision, synced);
+        self.sink.reached(revision, synced);
         self.count(|m, label| m.revision.get_or_create(label).set(revision));
     }
 
     fn count<R>(&self, count: impl FnOnce(&crate::metrics::InformerFamilies, &KindLabel) -> R) {
         if let Some(metrics) = &self.options.metrics {
-            drop(count(metrics.informers(), &KindLabel { kind: self.shared.kind.plural.to_owned() }));
+            drop(count(metrics.informers(), &KindLabel { kind: self.sink.kind().plural.to_owned() }));
         }
     }
 }

@@ -216,3 +216,37 @@ async fn the_last_handle_ends_the_watch() {
     drop(other);
     timeout(Duration::from_secs(5), feed.closed()).await.expect("the stream is let go");
 }
+
+/// What a follower is told, in short.
+async fn told(follow: &mut Follow<Header>) -> String {
+    match timeout(Duration::from_secs(900), follow.next()).await.expect("something comes").expect("it runs") {
+        Told::All(all) => format!("all {}", all.iter().map(|o| o.metadata.name.as_str()).collect::<Vec<_>>().join(",")),
+        Told::Applied(new) => format!("{}@{}", new.metadata.name, new.metadata.resource_version),
+        Told::Deleted(last) => format!("-{}", last.metadata.name),
+        Told::Reached(revision) => format!("to {revision}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_hears_everything_once_and_again_after_a_loss() {
+    let (sender, answer) = stream();
+    let gone = failure(410, "Expired");
+    let (client, _seen) =
+        server(vec![list(5, &[pod("a", 3), pod("b", 4)]), answer, gone, list(20, &[pod("b", 4)]), Answer::Never]);
+    let cancel = CancellationToken::new();
+    let mut follow: Follow<Header> = Follow::start(client, &kinds::POD, InformerOptions::all(), &cancel);
+    assert_eq!(told(&mut follow).await, "all a,b");
+    assert_eq!(told(&mut follow).await, "to 5");
+    let piece = [line("MODIFIED", &pod("a", 6)), line("DELETED", &pod("a", 7)), line("ADDED", &pod("c", 8))].concat();
+    sender.send(piece).unwrap();
+    for expect in ["a@6", "-a", "c@8", "to 8"] {
+        assert_eq!(told(&mut follow).await, expect);
+    }
+    sender.send(bookmark(12)).unwrap();
+    assert_eq!(told(&mut follow).await, "to 12");
+    drop(sender);
+    assert_eq!(told(&mut follow).await, "all b", "the watch could not go on");
+    assert_eq!(told(&mut follow).await, "to 20");
+    cancel.cancel();
+    assert!(follow.next().await.is_none());
+}

@@ -63,6 +63,7 @@ impl Engine {
     /// Decides about pods that are ready, at most `most`.
     pub fn decide(&mut self, now_ms: u64, seed: u64, most: usize, workers: &dyn Workers) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.answer_reviews(now_ms, &mut effects);
         self.sweep(now_ms);
         if now_ms >= self.sampled_ms + SAMPLE_MS || self.sampled_ms == 0 {
             self.sampled_ms = now_ms;
@@ -210,7 +211,8 @@ impl Engine {
         if self.queue.sleeping().get(found.class.id).is_none() {
             self.queue.found(found.clone(), now_ms);
         }
-        self.queue.sleep(&info.uid, found.class.id, now_ms);
+        let until_ms = self.nominated.get(&info.uid).and_then(|nomination| nomination.until_ms);
+        self.queue.sleep(&info.uid, found.class.id, until_ms, now_ms);
     }
 
     /// Says why, unless it was said.

@@ -4,13 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gantry_apimachinery::labels::Selector;
-
 use super::{Effect, Engine, Pending};
-use crate::api::{BatchCapacity, Node, NodeAllocation, Pod, PodDisruptionBudget};
+use crate::api::{Node, NodeAllocation, Pod};
 use crate::plugins::Wake;
 use crate::pod::PodInfo;
-use crate::preempt::Budget;
 use crate::snapshot::{Machine, Standing};
 
 impl Engine {
@@ -35,15 +32,6 @@ impl Engine {
         let gone: Vec<String> = known.filter(|name| !names.contains(name.as_str())).collect();
         gone.iter().for_each(|name| self.node_gone(name));
         nodes.iter().for_each(|node| self.node(node));
-    }
-
-    pub(super) fn lendable(&mut self, capacity: &BatchCapacity) {
-        let name = &capacity.metadata.name;
-        if self.snapshot.lendable_applied(name, &capacity.spec.lendable)
-            && let Some(machine) = self.snapshot.find(name)
-        {
-            self.news.on(Wake::MACHINE, machine);
-        }
     }
 
     pub(super) fn allocation(&mut self, read: &NodeAllocation, effects: &mut Vec<Effect>) {
@@ -77,14 +65,6 @@ impl Engine {
         }
     }
 
-    pub(super) fn budget(&mut self, budget: &PodDisruptionBudget) {
-        let selector = budget.spec.selector.as_ref().and_then(|s| Selector::from_label_selector(s).ok());
-        let namespace = budget.metadata.namespace.clone();
-        let selector = selector.unwrap_or_else(Selector::nothing);
-        let known = Budget { namespace: namespace.clone(), selector, allowed: budget.status.disruptions_allowed };
-        self.budgets.insert((namespace, budget.metadata.name.clone()), known);
-    }
-
     pub(super) fn pod(&mut self, pod: &Arc<Pod>, now_ms: u64, effects: &mut Vec<Effect>) {
         let uid = pod.metadata.uid.as_str();
         if pod.is_ended() {
@@ -105,12 +85,20 @@ impl Engine {
         }
         let info = self.snapshot.adopt(PodInfo::read(pod));
         let known = self.pending.remove(uid);
-        let (told, since_ms) = known.map_or((None, now_ms), |known| (known.told, known.since_ms));
+        let (told, since_ms, keep_after_ms) =
+            known.map_or((None, now_ms, 0), |known| (known.told, known.since_ms, known.keep_after_ms));
         let condition = pod.condition("PodScheduled").cloned();
         let nominated = pod.status.nominated_node_name.clone();
         let renominated = !nominated.is_empty() && !self.nominated.contains_key(uid);
-        let pending =
-            Pending { info: info.clone(), scheduler, condition, nominated: nominated.clone(), told, since_ms };
+        let pending = Pending {
+            info: info.clone(),
+            scheduler,
+            condition,
+            nominated: nominated.clone(),
+            told,
+            since_ms,
+            keep_after_ms,
+        };
         self.pending.insert(info.uid.clone(), pending);
         if self.deciding.contains_key(uid) {
             return;

@@ -9,7 +9,7 @@ use super::{Effect, Engine};
 use crate::api::PodGroup;
 use crate::pod::PodInfo;
 use crate::queue::Found;
-use crate::schedule::{Decision, Unschedulable, schedule};
+use crate::schedule::{Decision, explain, schedule};
 use crate::snapshot::{Assumed, Machine};
 
 /// Pods in one transaction.
@@ -84,6 +84,11 @@ impl Gangs {
         }
     }
 
+    /// Gangs of which a PodGroup is known.
+    pub fn with_object(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        self.known.iter().filter(|(_, gang)| gang.min_member.is_some()).map(|(key, _)| key.clone())
+    }
+
     pub fn machines(&self, ticket: u64) -> Option<BTreeSet<Machine>> {
         self.tickets.get(&ticket).map(|ticket| ticket.machines.clone())
     }
@@ -115,7 +120,7 @@ impl Engine {
         self.gangs.gone(uid);
     }
 
-    pub(super) fn group(&mut self, group: &PodGroup, _now_ms: u64, _effects: &mut [Effect]) {
+    pub(super) fn group(&mut self, group: &PodGroup) {
         let key = (group.metadata.namespace.clone(), group.metadata.name.clone());
         let gang = self.gangs.known.entry(key.clone()).or_default();
         if gang.min_member != Some(group.spec.min_member) {
@@ -124,14 +129,13 @@ impl Engine {
         }
     }
 
-    pub(super) fn group_gone(&mut self, namespace: &str, name: &str) {
-        let key = (namespace.to_owned(), name.to_owned());
-        if let Some(gang) = self.gangs.known.get_mut(&key) {
+    pub(super) fn group_gone(&mut self, key: &Key) {
+        if let Some(gang) = self.gangs.known.get_mut(key) {
             gang.min_member = None;
             if gang.pending.is_empty() && gang.bound.is_empty() {
-                self.gangs.known.remove(&key);
+                self.gangs.known.remove(key);
             } else {
-                self.gang_changed(&key);
+                self.gang_changed(key);
             }
         }
     }
@@ -153,8 +157,8 @@ impl Engine {
 /// What became of a gang's decision.
 enum Outcome {
     Fits(Vec<Assumed>),
-    /// How many found a place, and why the next did not.
-    Short(usize, Found),
+    /// Why the first that found no place did not.
+    Short(Found),
 }
 
 /// Deciding.
@@ -184,19 +188,37 @@ impl Engine {
         };
         match self.fit_together(info, &members, needs, now_ms) {
             Outcome::Fits(assumed) => self.issue(key.1, assumed, effects),
-            Outcome::Short(fit, found) => {
-                let message: Arc<str> =
-                    format!("{fit} of the {needs} pods of pod group {} fit; for the next: {}", key.1, found.message)
-                        .into();
+            Outcome::Short(found) => {
+                let message: Arc<str> = self.gang_message(&key.1, needs, &members).into();
                 let class = found.class.id;
                 self.queue.found(Found { message: message.clone(), ..found }, now_ms);
                 for uid in &members {
                     self.explain(uid, &message, effects);
-                    self.queue.sleep(uid, class, now_ms);
+                    self.queue.sleep(uid, class, None, now_ms);
                 }
             }
         }
         true
+    }
+
+    /// Why a gang does not fit: because of a pod that fits nowhere by itself, or because they do not fit together. It says nothing
+    /// that depends on where the others would have gone, so that it stays the same as long as nothing changes.
+    fn gang_message(&mut self, name: &str, needs: usize, members: &[Arc<str>]) -> String {
+        let infos: Vec<Arc<PodInfo>> =
+            members.iter().filter_map(|uid| self.pending.get(uid)).map(|pending| pending.info.clone()).collect();
+        let mut asked = BTreeSet::new();
+        for info in infos {
+            let class = self.class_of(&info);
+            if !asked.insert(class.id) {
+                continue;
+            }
+            let none = explain(&self.snapshot, &class);
+            if none.refused == none.machines {
+                let why = crate::explain::message(&self.snapshot, &none);
+                return format!("pod group {name} needs {needs} pods at once, and {} fits nowhere: {why}", info.name);
+            }
+        }
+        format!("pod group {name} needs {needs} pods at once: there is room for each of them, but not for all")
     }
 
     /// All members onto machines, each on top of the ones before; nothing stays assumed when too few fit.
@@ -220,23 +242,22 @@ impl Engine {
                     assumed.push(self.snapshot.assume(info.clone(), placement.machine()));
                 }
                 Decision::Unschedulable(none) => {
-                    let message = crate::explain::message(&self.snapshot, &none).into();
-                    // Any change anywhere may let the others in.
-                    let none = Arc::new(Unschedulable { wake_on: none.wake_on, ..none });
-                    failed = Some(Found { class, none, message });
+                    failed = Some(Found { class, none: Arc::new(none), message: "".into() });
                     self.queue.park(uid);
                 }
             }
         }
         match failed {
             Some(found) if assumed.len() < needs => {
-                let fit = assumed.len();
                 for assumed in assumed {
                     self.snapshot.forget(assumed);
                 }
-                Outcome::Short(fit, found)
+                Outcome::Short(found)
             }
-            _ => Outcome::Fits(assumed),
+            _ => {
+                assert!(assumed.len() >= needs, "every pending member of a gang can be taken from the queue");
+                Outcome::Fits(assumed)
+            }
         }
     }
 

@@ -11,8 +11,9 @@ use crate::snapshot::Machine;
 
 /// What ends for a more important pod gets at most this long.
 const GRACE_S: i64 = 10;
-/// So long a machine is kept for a pod before another one is tried.
-const KEEP_MS: u64 = 60_000;
+/// So long a machine is kept for a pod, and so long after that none is.
+const KEEP_MS: u64 = 30_000;
+const KEEP_AGAIN_MS: u64 = 600_000;
 /// A pod that waits longer than this may have a machine kept.
 const PATIENCE_MS: u64 = 10_000;
 
@@ -54,10 +55,11 @@ impl Engine {
     }
 
     /// Keeps a machine for a pod that fits nowhere, one pod a band at a time: what ends there is left to it, so that small pods
-    /// do not keep a large one waiting for ever.
+    /// do not keep a large one waiting for ever. Not for long: nobody else can use what is kept.
     pub(super) fn wait_for_machine(&mut self, info: &Arc<PodInfo>, found: &Found, now_ms: u64) {
         let band = found.class.band;
-        let patient = self.pending.get(&info.uid).is_some_and(|p| now_ms >= p.since_ms.saturating_add(PATIENCE_MS));
+        let Some(pending) = self.pending.get(&info.uid) else { return };
+        let patient = now_ms >= pending.keep_after_ms.max(pending.since_ms.saturating_add(PATIENCE_MS));
         let taken =
             self.nominated.keys().any(|uid| self.snapshot.placement(uid).is_some_and(|placed| placed.band == band));
         if !patient || taken {
@@ -66,6 +68,9 @@ impl Engine {
         let Some(machine) = self.nearest(found) else { return };
         let hold = self.snapshot.hold(info.clone(), machine);
         let until_ms = Some(now_ms + KEEP_MS);
+        if let Some(pending) = self.pending.get_mut(&info.uid) {
+            pending.keep_after_ms = now_ms + KEEP_MS + KEEP_AGAIN_MS;
+        }
         self.nominated.insert(info.uid.clone(), Nomination { hold, victims: Default::default(), until_ms });
     }
 

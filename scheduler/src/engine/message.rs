@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use gantry_apimachinery::time::Timestamp;
 
-use crate::api::{BatchCapacity, Namespace, Node, NodeAllocation, Pod, PodDisruptionBudget, PodGroup, PriorityClass};
+use crate::api::{
+    BatchCapacity, Namespace, Node, NodeAllocation, PlacementReview, Pod, PodDisruptionBudget, PodGroup, PriorityClass,
+};
+use crate::explain::report::Report;
 use crate::pod::PodInfo;
 
 /// What the engine hears.
@@ -22,17 +25,23 @@ pub enum Event {
     NamespaceGone(String),
     Budget(Arc<PodDisruptionBudget>),
     /// Namespace and name.
-    BudgetGone(String, String),
+    BudgetGone((String, String)),
     Group(Arc<PodGroup>),
-    GroupGone(String, String),
+    GroupGone((String, String)),
     Lendable(Arc<BatchCapacity>),
     LendableGone(String),
+    Review(Arc<PlacementReview>),
+    ReviewGone((String, String)),
     /// Changes were lost; this is everything.
     AllNodes(Vec<Arc<Node>>),
     AllAllocations(Vec<Arc<NodeAllocation>>),
     AllPods(Vec<Arc<Pod>>),
     AllClasses(Vec<Arc<PriorityClass>>),
     AllNamespaces(Vec<Arc<Namespace>>),
+    AllBudgets(Vec<Arc<PodDisruptionBudget>>),
+    AllGroups(Vec<Arc<PodGroup>>),
+    AllLendable(Vec<Arc<BatchCapacity>>),
+    AllReviews(Vec<Arc<PlacementReview>>),
     /// An allocation that was asked for could not be read.
     AllocationUnread(String),
     /// All pod changes up to here were told.
@@ -82,6 +91,8 @@ pub enum Effect {
     Evict { victim: Victim, preemptor: Arc<PodInfo>, node: String },
     /// Write `status.nominatedNodeName`.
     Nominate { pod: Arc<PodInfo>, node: String },
+    /// Write the review's status: what was found, or why there is no answer.
+    Answer { review: Arc<PlacementReview>, answer: Result<Box<Report>, String> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

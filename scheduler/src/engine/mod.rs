@@ -9,18 +9,17 @@ mod binding;
 mod deciding;
 mod following;
 mod gangs;
+mod lists;
 mod making_room;
 mod message;
 mod news;
+mod reviews;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use gantry_apimachinery::meta::Object;
-
-use crate::api::{Condition, Namespace, PriorityClass};
+use crate::api::{Condition, PlacementReview};
 use crate::class::{Classes, Profile};
-use crate::plugins::Wake;
 use crate::pod::PodInfo;
 use crate::preempt::Budget;
 use crate::queue::{Depths, Queue};
@@ -43,6 +42,8 @@ struct Pending {
     /// The explanation last sent, which the watch may not have brought back yet.
     told: Option<Arc<str>>,
     since_ms: u64,
+    /// No machine is kept for it before.
+    keep_after_ms: u64,
 }
 
 /// Room held for a pod until it fits.
@@ -74,6 +75,7 @@ pub struct Engine {
     nominated: BTreeMap<Arc<str>, Nomination>,
     news: News,
     sampled_ms: u64,
+    reviews: BTreeMap<(String, String), Arc<PlacementReview>>,
     scratch: Scratch,
 }
 
@@ -100,6 +102,7 @@ impl Engine {
             nominated: BTreeMap::new(),
             news: News::default(),
             sampled_ms: 0,
+            reviews: BTreeMap::new(),
             scratch: Scratch::default(),
         }
     }
@@ -119,16 +122,22 @@ impl Engine {
             Event::Namespace(namespace) => self.namespace(&namespace),
             Event::NamespaceGone(name) => self.snapshot.namespace_deleted(&name),
             Event::Budget(budget) => self.budget(&budget),
-            Event::BudgetGone(namespace, name) => drop(self.budgets.remove(&(namespace, name))),
-            Event::Group(group) => self.group(&group, now_ms, &mut effects),
-            Event::GroupGone(namespace, name) => self.group_gone(&namespace, &name),
+            Event::BudgetGone(name) => drop(self.budgets.remove(&name)),
+            Event::Group(group) => self.group(&group),
+            Event::GroupGone(name) => self.group_gone(&name),
             Event::Lendable(capacity) => self.lendable(&capacity),
             Event::LendableGone(name) => drop(self.snapshot.lendable_applied(&name, &crate::api::Amounts::new())),
+            Event::Review(review) => self.review(&review),
+            Event::ReviewGone(name) => drop(self.reviews.remove(&name)),
             Event::AllNodes(nodes) => self.all_nodes(&nodes),
             Event::AllAllocations(all) => self.all_allocations(&all, &mut effects),
             Event::AllPods(pods) => self.all_pods(&pods, now_ms, &mut effects),
-            Event::AllClasses(all) => all.iter().for_each(|class| self.class(class)),
-            Event::AllNamespaces(all) => all.iter().for_each(|namespace| self.namespace(namespace)),
+            Event::AllClasses(all) => self.all_classes(&all),
+            Event::AllNamespaces(all) => self.all_namespaces(&all),
+            Event::AllBudgets(all) => self.all_budgets(&all),
+            Event::AllGroups(all) => self.all_groups(&all),
+            Event::AllLendable(all) => self.all_lendable(&all),
+            Event::AllReviews(all) => self.all_reviews(&all),
             Event::AllocationUnread(node) => effects.push(Effect::ReadAllocation(node)),
             Event::PodsReached(revision) => self.pods_reached(revision, &mut effects),
             Event::Bind { uid, outcome } => self.bind_ended(&uid, outcome, now_ms, &mut effects),
@@ -142,19 +151,9 @@ impl Engine {
         effects
     }
 
-    fn class(&mut self, class: &PriorityClass) {
-        let label = class.metadata.labels.get("gantry.dev/band");
-        self.snapshot.class_applied(class.name(), label.map(String::as_str));
-    }
-
-    fn namespace(&mut self, namespace: &Namespace) {
-        self.snapshot.namespace_applied(namespace.name(), &namespace.metadata.labels);
-        self.news.everywhere(Wake::POD_PLACED.or(Wake::POD_GONE));
-    }
-
     /// Whether `Decide` has something to do now.
     pub fn has_ready(&self) -> bool {
-        self.queue.has_ready() || (!self.news.is_empty() && self.queue.sleeping().len() > 0)
+        self.queue.has_ready() || !self.reviews.is_empty() || (!self.news.is_empty() && self.queue.sleeping().len() > 0)
     }
 
     /// When `Decide` will have something to do without any other event.

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::bits::Bits;
 use crate::class::Class;
-use crate::plugins::Wake;
+use crate::plugins::{Check, Wake};
 use crate::queue::Sleepers;
 use crate::snapshot::{Machine, Snapshot};
 
@@ -45,7 +45,9 @@ impl News {
 /// Whether the machine would do by the rules that look at it alone.
 fn may_do(snapshot: &Snapshot, class: &Class, machine: Machine) -> bool {
     let lesser = || crate::schedule::held_for_lesser(snapshot, class, machine);
-    let checks = || class.checks.iter().map(|(_, check)| check).filter(|check| !check.spans_machines());
+    // Whether the machine's own news has arrived is asked when the pod is decided: it stalls until then.
+    let alone = |check: &&Box<dyn Check>| !check.spans_machines() && !check.is_passing();
+    let checks = || class.checks.iter().map(|(_, check)| check).filter(alone);
     let held = || {
         let lesser = lesser();
         let mut reasons = Vec::new();

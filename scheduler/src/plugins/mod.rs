@@ -39,6 +39,11 @@ pub trait Check: std::fmt::Debug + Send + Sync {
     fn spans_machines(&self) -> bool {
         false
     }
+
+    /// Whether a refusal only says that news is on its way.
+    fn is_passing(&self) -> bool {
+        false
+    }
 }
 
 /// How raw scores become 0 to 100.

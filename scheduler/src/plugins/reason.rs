@@ -36,6 +36,8 @@ pub enum Reason {
         wants: i64,
         free: i64,
     },
+    /// What is free there is kept for a pod that waits for it.
+    Held,
     /// The zone's last free part is kept from batch.
     Kept(Resource),
     Unschedulable,
@@ -93,6 +95,7 @@ impl Reason {
     pub fn wake_on(&self) -> Wake {
         match self {
             Reason::Short { .. }
+            | Reason::Held
             | Reason::Kept(_)
             | Reason::Port(_)
             | Reason::AntiAffinity

@@ -33,6 +33,8 @@ pub enum Place {
     Waiting(u64),
     /// Until something that its class waits for happens, or until then.
     Sleeping(u64),
+    /// Until its gang is complete.
+    Parked,
     /// Somebody decides about it now.
     Taken,
 }
@@ -117,23 +119,24 @@ impl Queue {
         self.sleeping.found(found, now_ms);
     }
 
-    /// It fits nowhere, as was `found` for its class.
-    pub fn sleep(&mut self, uid: &str, class: u64, now_ms: u64) {
+    /// It fits nowhere, as was `found` for its class. It is looked at again then at the latest, or after five minutes.
+    pub fn sleep(&mut self, uid: &str, class: u64, until_ms: Option<u64>, now_ms: u64) {
         if let Some(entry) = self.entries.get_mut(uid) {
             entry.attempts = entry.attempts.saturating_add(1);
             let (created_us, uid) = (entry.info.created_us, entry.info.uid.clone());
-            self.set(&uid, Place::Sleeping(now_ms + FLUSH_MS));
+            let flush_ms = now_ms + FLUSH_MS;
+            self.set(&uid, Place::Sleeping(until_ms.map_or(flush_ms, |until| until.min(flush_ms))));
             self.sleeping.insert(class, created_us, uid);
         }
     }
 
     /// It waits for its gang to be complete: nothing wakes it but that.
     pub fn park(&mut self, uid: &str) {
-        self.set(uid, Place::Taken);
+        self.set(uid, Place::Parked);
     }
 
     pub fn is_parked(&self, uid: &str) -> bool {
-        self.entries.get(uid).is_some_and(|entry| entry.place == Place::Taken)
+        self.entries.get(uid).is_some_and(|entry| entry.place == Place::Parked)
     }
 
     /// It was decided but did not get through: again after a back-off.
@@ -215,7 +218,7 @@ impl Queue {
                 self.ready.insert(entry.rank.clone(), share);
             }
             Place::Waiting(due) | Place::Sleeping(due) => drop(self.due.insert((due, entry.info.uid.clone()))),
-            Place::Taken => {}
+            Place::Parked | Place::Taken => {}
         }
     }
 
@@ -228,7 +231,7 @@ impl Queue {
                 self.due.remove(&(due, entry.info.uid.clone()));
                 self.sleeping.remove(&entry.info.uid);
             }
-            Place::Taken => {}
+            Place::Parked | Place::Taken => {}
         }
     }
 }

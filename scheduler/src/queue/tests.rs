@@ -30,7 +30,7 @@ fn class() -> Arc<Class> {
 fn sleep(queue: &mut Queue, class: &Arc<Class>, uid: &str, now_ms: u64) {
     let none = Arc::new(Unschedulable { wake_on: Wake::MACHINE, ..Unschedulable::default() });
     queue.found(Found { class: class.clone(), none, message: "none".into() }, now_ms);
-    queue.sleep(uid, class.id, now_ms);
+    queue.sleep(uid, class.id, None, now_ms);
 }
 
 #[test]

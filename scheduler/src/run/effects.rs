@@ -11,8 +11,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::api::NodeAllocation;
+use crate::api::{NodeAllocation, PlacementReview};
 use crate::engine::{Bind, BindOutcome, Effect, Event, Victim};
+use crate::explain::report::Report;
 use crate::pod::PodInfo;
 
 /// The server takes this many binds at once.
@@ -64,6 +65,7 @@ impl Effects {
             Effect::ReadAllocation(node) => self.read_allocation(node),
             Effect::Evict { victim, preemptor, node } => self.evict(victim, &preemptor, &node),
             Effect::Nominate { pod, node } => self.nominate(pod, &node),
+            Effect::Answer { review, answer } => self.answer(review, answer),
         }
     }
 
@@ -125,6 +127,28 @@ impl Effects {
         let (client, ns, name) = (self.client.clone(), pod.namespace.clone(), pod.name.to_string());
         let patch = json!({"metadata": {"uid": pod.uid}, "status": status});
         async move { client.patch(&kinds::POD, &ns, &name, Patch::Strategic(patch), Some("status")).await }
+    }
+
+    fn answer(&self, review: Arc<PlacementReview>, answer: Result<Box<Report>, String>) {
+        let answered = SystemClock.now();
+        let status = match answer {
+            Ok(report) => {
+                let message = report.summary();
+                json!({"phase": "Answered", "answeredAt": answered, "message": message, "result": report})
+            }
+            Err(message) => json!({"phase": "Failed", "answeredAt": answered, "message": message}),
+        };
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            let meta = &review.metadata;
+            let patch = Patch::Merge(json!({"metadata": {"uid": meta.uid}, "status": status}));
+            let kind = &kinds::PLACEMENT_REVIEW;
+            let written: Result<Value, _> =
+                client.patch(kind, &meta.namespace, &meta.name, patch, Some("status")).await;
+            if let Err(error) = written {
+                tracing::debug!(review = meta.key(), error = error.chain(), "an answer was not written");
+            }
+        });
     }
 
     fn read_allocation(&self, node: String) {

@@ -1,162 +1,174 @@
-//! Turns what the informers say into the engine's events, in an order that keeps its promise: by the time that it hears how
-//! far the pod watch has come, it has heard every pod change up to there.
-
-use std::collections::VecDeque;
-use std::sync::Arc;
+//! Turns what the API tells into the engine's events, in an order that keeps its promise: by the time that it hears how far the
+//! pod watch has come, it has heard every pod change up to there. Keeps no copy of anything.
 
 use gantry_apimachinery::kinds::{self, Kind};
 use gantry_apimachinery::meta::Object;
-use gantry_client::informer::RevisionWatch;
-use gantry_client::{Change, Client, Informer, InformerOptions, Metrics, Receiver};
+use gantry_client::{Client, Follow, InformerOptions, Metrics, Told};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use crate::api::{Namespace, Node, NodeAllocation, Pod, PriorityClass};
+use crate::api::{
+    BatchCapacity, Namespace, Node, NodeAllocation, PlacementReview, Pod, PodDisruptionBudget, PodGroup, PriorityClass,
+};
 use crate::engine::Event;
 
-/// One kind: its informer and the changes since.
-struct Source<T> {
-    informer: Informer<T>,
-    changes: Receiver<T>,
-}
-
-impl<T: Object + DeserializeOwned + Send + Sync + 'static> Source<T> {
-    async fn start(
-        client: &Client,
-        kind: &'static Kind,
-        metrics: &Metrics,
-        cancel: &CancellationToken,
-    ) -> (Self, Vec<Arc<T>>) {
-        let options = InformerOptions { metrics: Some(metrics.clone()), ..InformerOptions::default() };
-        let informer = Informer::start(client.clone(), kind, options, cancel.clone());
-        informer.synced().await;
-        let (state, changes) = informer.subscribe_with_state();
-        (Source { informer, changes }, state)
-    }
-}
+/// Events taken at once before decisions are made again.
+const AT_ONCE: usize = 4096;
 
 pub(super) struct Feed {
-    allocations: Source<NodeAllocation>,
-    nodes: Source<Node>,
-    classes: Source<PriorityClass>,
-    namespaces: Source<Namespace>,
-    pods: Source<Pod>,
-    progress: RevisionWatch,
-    told_revision: u64,
-    queue: VecDeque<Event>,
+    pods: Follow<Pod>,
+    nodes: Follow<Node>,
+    allocations: Follow<NodeAllocation>,
+    classes: Follow<PriorityClass>,
+    namespaces: Follow<Namespace>,
+    budgets: Follow<PodDisruptionBudget>,
+    groups: Follow<PodGroup>,
+    lendable: Follow<BatchCapacity>,
+    reviews: Follow<PlacementReview>,
+}
+
+struct Begin<'a> {
+    client: &'a Client,
+    metrics: &'a Metrics,
+    cancel: &'a CancellationToken,
+    events: Vec<Event>,
+}
+
+impl Begin<'_> {
+    /// Follows a kind, and waits for all of it.
+    async fn follow<T>(&mut self, kind: &'static Kind) -> Result<Follow<T>, Error>
+    where
+        T: Object + DeserializeOwned + Send + Sync + 'static,
+        Told<T>: Heard,
+    {
+        let options = InformerOptions { metrics: Some(self.metrics.clone()), ..InformerOptions::default() };
+        let mut follow = Follow::start(self.client.clone(), kind, options, self.cancel);
+        loop {
+            let told = follow.next().await.ok_or(Error::WatchEnded(kind.plural))?;
+            let all = matches!(told, Told::All(_));
+            self.events.extend(told.heard());
+            if all {
+                return Ok(follow);
+            }
+        }
+    }
 }
 
 impl Feed {
-    /// Allocations are listed before pods, so that the pods' list covers every version in them.
-    pub async fn start(client: &Client, metrics: &Metrics, cancel: &CancellationToken) -> Self {
-        let (allocations, all_allocations) = Source::start(client, &kinds::NODE_ALLOCATION, metrics, cancel).await;
-        let ((nodes, all_nodes), (classes, all_classes), (namespaces, all_namespaces), (pods, all_pods)) = tokio::join!(
-            Source::start(client, &kinds::NODE, metrics, cancel),
-            Source::start(client, &kinds::PRIORITY_CLASS, metrics, cancel),
-            Source::start(client, &kinds::NAMESPACE, metrics, cancel),
-            Source::start(client, &kinds::POD, metrics, cancel),
-        );
-        let progress = pods.informer.progress();
-        let mut queue: VecDeque<Event> = VecDeque::new();
-        queue.extend(all_classes.into_iter().map(Event::Class));
-        queue.extend(all_namespaces.into_iter().map(Event::Namespace));
-        queue.extend(all_nodes.into_iter().map(Event::Node));
-        queue.extend(all_allocations.into_iter().map(Event::Allocation));
-        queue.extend(all_pods.into_iter().map(Event::Pod));
-        Feed { allocations, nodes, classes, namespaces, pods, progress, told_revision: 0, queue }
+    /// Lists everything. Allocations are listed before pods, so that the pods' list covers every version in them.
+    pub async fn start(
+        client: &Client,
+        metrics: &Metrics,
+        cancel: &CancellationToken,
+    ) -> Result<(Self, Vec<Event>), Error> {
+        let mut begin = Begin { client, metrics, cancel, events: Vec::new() };
+        let classes = begin.follow(&kinds::PRIORITY_CLASS).await?;
+        let namespaces = begin.follow(&kinds::NAMESPACE).await?;
+        let lendable = begin.follow(&kinds::BATCH_CAPACITY).await?;
+        let allocations = begin.follow(&kinds::NODE_ALLOCATION).await?;
+        let nodes = begin.follow(&kinds::NODE).await?;
+        let budgets = begin.follow(&kinds::POD_DISRUPTION_BUDGET).await?;
+        let groups = begin.follow(&kinds::POD_GROUP).await?;
+        let pods = begin.follow(&kinds::POD).await?;
+        let reviews = begin.follow(&kinds::PLACEMENT_REVIEW).await?;
+        let events = begin.events;
+        Ok((Feed { pods, nodes, allocations, classes, namespaces, budgets, groups, lendable, reviews }, events))
     }
 
-    /// The next event that is there already.
-    pub fn next_now(&mut self) -> Option<Event> {
-        if self.queue.is_empty() {
-            self.fill();
-        }
-        self.queue.pop_front()
+    /// What is there already, at most a good deal. Versions of machines come before the pods behind them.
+    pub fn take(&mut self, events: &mut Vec<Event>) {
+        drain(&mut self.classes, events);
+        drain(&mut self.namespaces, events);
+        drain(&mut self.lendable, events);
+        drain(&mut self.nodes, events);
+        drain(&mut self.allocations, events);
+        drain(&mut self.budgets, events);
+        drain(&mut self.groups, events);
+        drain(&mut self.pods, events);
+        drain(&mut self.reviews, events);
     }
 
     /// Waits until some source has something.
-    pub async fn changed(&mut self) -> Result<(), Error> {
-        let event = tokio::select! {
-            change = self.pods.changes.recv() => self.pods.event(change, "pods")?,
-            change = self.nodes.changes.recv() => self.nodes.event(change, "nodes")?,
-            change = self.allocations.changes.recv() => self.allocations.event(change, "nodeallocations")?,
-            change = self.classes.changes.recv() => self.classes.event(change, "priorityclasses")?,
-            change = self.namespaces.changes.recv() => self.namespaces.event(change, "namespaces")?,
-            moved = self.progress.changed() => {
-                moved.ok_or(Error::WatchEnded("pods"))?;
-                return Ok(());
-            }
-        };
-        self.queue.push_back(event);
-        Ok(())
-    }
-
-    fn fill(&mut self) {
-        // Read first: what is told of pods after this covers it.
-        let reached = self.pods.informer.revision();
-        drain(&mut self.classes, &mut self.queue);
-        drain(&mut self.namespaces, &mut self.queue);
-        drain(&mut self.nodes, &mut self.queue);
-        drain(&mut self.allocations, &mut self.queue);
-        drain(&mut self.pods, &mut self.queue);
-        if reached > self.told_revision {
-            self.told_revision = reached;
-            self.queue.push_back(Event::PodsReached(reached));
+    pub async fn next(&mut self) -> Result<Option<Event>, Error> {
+        tokio::select! {
+            told = self.pods.next() => event(told, "pods"),
+            told = self.nodes.next() => event(told, "nodes"),
+            told = self.allocations.next() => event(told, "nodeallocations"),
+            told = self.classes.next() => event(told, "priorityclasses"),
+            told = self.namespaces.next() => event(told, "namespaces"),
+            told = self.budgets.next() => event(told, "poddisruptionbudgets"),
+            told = self.groups.next() => event(told, "podgroups"),
+            told = self.lendable.next() => event(told, "batchcapacities"),
+            told = self.reviews.next() => event(told, "placementreviews"),
         }
     }
 }
 
-fn drain<T>(source: &mut Source<T>, queue: &mut VecDeque<Event>)
+fn drain<T: Send + Sync + 'static>(source: &mut Follow<T>, events: &mut Vec<Event>)
 where
-    T: Send + Sync + 'static,
-    Source<T>: Told<T>,
+    Told<T>: Heard,
 {
-    while let Some(change) = source.changes.try_recv() {
-        queue.push_back(source.tell(change));
+    for _ in 0..AT_ONCE {
+        match source.try_next() {
+            Some(told) => events.extend(told.heard()),
+            None => return,
+        }
     }
 }
 
-/// How a kind's changes become events.
-trait Told<T> {
-    fn tell(&self, change: Change<T>) -> Event;
+fn event<T>(told: Option<Told<T>>, kind: &'static str) -> Result<Option<Event>, Error>
+where
+    Told<T>: Heard,
+{
+    told.map(Heard::heard).ok_or(Error::WatchEnded(kind))
+}
 
-    fn event(&self, change: Option<Change<T>>, kind: &'static str) -> Result<Event, Error> {
-        change.map(|change| self.tell(change)).ok_or(Error::WatchEnded(kind))
-    }
+/// What is told of a kind, as an event.
+trait Heard {
+    fn heard(self) -> Option<Event>;
 }
 
 macro_rules! told {
-    ($kind:ty, $applied:expr, $deleted:expr, $all:expr) => {
-        impl Told<$kind> for Source<$kind> {
-            fn tell(&self, change: Change<$kind>) -> Event {
-                match change {
-                    Change::Applied { new, .. } => $applied(new),
-                    Change::Deleted(last) => $deleted(&last),
-                    Change::Resync => $all(self.informer.list()),
+    ($kind:ty, $all:expr, $applied:expr, $deleted:expr) => {
+        impl Heard for Told<$kind> {
+            fn heard(self) -> Option<Event> {
+                let deleted: fn(&$kind) -> Event = $deleted;
+                match self {
+                    Told::All(all) => Some($all(all)),
+                    Told::Applied(new) => Some($applied(new)),
+                    Told::Deleted(last) => Some(deleted(&last)),
+                    Told::Reached(_) => None,
                 }
             }
         }
     };
 }
 
-told!(Pod, Event::Pod, |pod: &Pod| Event::PodGone(pod.metadata.uid.to_string()), Event::AllPods);
-told!(Node, Event::Node, |node: &Node| Event::NodeGone(node.metadata.name.clone()), Event::AllNodes);
-told!(
-    NodeAllocation,
-    Event::Allocation,
-    |last: &NodeAllocation| Event::AllocationGone(last.metadata.name.clone()),
-    Event::AllAllocations
-);
-told!(
-    PriorityClass,
-    Event::Class,
-    |last: &PriorityClass| Event::ClassGone(last.metadata.name.clone()),
-    Event::AllClasses
-);
-told!(
-    Namespace,
-    Event::Namespace,
-    |last: &Namespace| Event::NamespaceGone(last.metadata.name.clone()),
-    Event::AllNamespaces
-);
+impl Heard for Told<Pod> {
+    fn heard(self) -> Option<Event> {
+        Some(match self {
+            Told::All(all) => Event::AllPods(all),
+            Told::Applied(new) => Event::Pod(new),
+            Told::Deleted(last) => Event::PodGone(last.metadata.uid.to_string()),
+            Told::Reached(revision) => Event::PodsReached(revision),
+        })
+    }
+}
+
+fn name<T: Object>(object: &T) -> String {
+    object.meta().name.clone()
+}
+
+fn full_name<T: Object>(object: &T) -> (String, String) {
+    (object.meta().namespace.clone(), object.meta().name.clone())
+}
+
+told!(Node, Event::AllNodes, Event::Node, |last| Event::NodeGone(name(last)));
+told!(NodeAllocation, Event::AllAllocations, Event::Allocation, |last| Event::AllocationGone(name(last)));
+told!(PriorityClass, Event::AllClasses, Event::Class, |last| Event::ClassGone(name(last)));
+told!(Namespace, Event::AllNamespaces, Event::Namespace, |last| Event::NamespaceGone(name(last)));
+told!(PodDisruptionBudget, Event::AllBudgets, Event::Budget, |last| Event::BudgetGone(full_name(last)));
+told!(PodGroup, Event::AllGroups, Event::Group, |last| Event::GroupGone(full_name(last)));
+told!(BatchCapacity, Event::AllLendable, Event::Lendable, |last| Event::LendableGone(name(last)));
+told!(PlacementReview, Event::AllReviews, Event::Review, |last| Event::ReviewGone(full_name(last)));

@@ -246,6 +246,22 @@ impl Snapshot {
         self.allocations.pod_revision()
     }
 
+    /// Priority classes that are known.
+    pub fn classes(&self) -> impl Iterator<Item = &str> {
+        self.bands.keys().map(String::as_str)
+    }
+
+    /// Namespaces that are known.
+    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.matching.namespaces()
+    }
+
+    /// Machines of which something may be lent.
+    pub fn lending(&self) -> impl Iterator<Item = &str> {
+        let lends = |m: &Machine| self.room.lendable(*m) != Pair::default();
+        (0..self.slots()).filter(lends).map(|m| self.name(m))
+    }
+
     pub fn band(&self, class: &str) -> Band {
         self.bands.get(class).copied().unwrap_or_default()
     }

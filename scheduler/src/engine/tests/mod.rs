@@ -38,6 +38,7 @@ fn told(effects: &[Effect]) -> Vec<String> {
         Effect::ReadAllocation(node) => format!("read {node}"),
         Effect::Evict { victim, .. } => format!("evict {}", victim.name),
         Effect::Nominate { pod, node } => format!("nominate {} {node}", pod.name),
+        Effect::Answer { review, answer } => format!("answer {}: {answer:?}", review.metadata.name),
     };
     effects.iter().map(one).collect()
 }

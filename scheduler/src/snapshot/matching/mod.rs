@@ -73,6 +73,10 @@ impl Matching {
         is_about(rule, tags, &self.namespaces)
     }
 
+    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.namespaces.keys().map(String::as_str)
+    }
+
     /// A pod is counted on a machine (1) or is not any more (−1).
     pub fn count(&mut self, map: Map, member: Member, machine: Machine, by: i32) {
         let group = self.group(member.tags);

@@ -1,6 +1,8 @@
 //! Says in one line why a pod fits nowhere: how many machines refuse it for which reason, the most frequent first, and how
 //! far off the nearest one is. Never decides anything.
 
+pub mod report;
+
 use crate::plugins::{Reason, Resource};
 use crate::schedule::{Refused, Unschedulable};
 use crate::snapshot::Snapshot;
@@ -32,6 +34,7 @@ fn part(snapshot: &Snapshot, reason: &Reason, refused: &Refused) -> String {
 pub fn headline(snapshot: &Snapshot, reason: &Reason) -> String {
     match reason {
         Reason::Short { resource, .. } => format!("short of {}", resource.name(snapshot)),
+        Reason::Held => "whose free room is kept for a pod that waits for it".to_owned(),
         Reason::Kept(resource) => {
             format!("in a zone whose last 1 % of {} is kept for production", resource.name(snapshot))
         }

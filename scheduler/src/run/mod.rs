@@ -1,22 +1,23 @@
 //! The edge: watches the API, feeds the engine, and carries out what it wants. Acts on every event as it comes; there is no
 //! tick. Decides nothing.
 
-#[path = "run/effects.rs"]
 mod effects;
-#[path = "run/feed.rs"]
 mod feed;
+mod numbers;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use gantry_apimachinery::clock::{Clock, SystemClock};
 use gantry_client::{Client, EventRecorder, Metrics, backoff, leader};
-use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{Effect, Engine, Event};
+use crate::class::Profile;
+use crate::engine::{Effect, Engine, Event, Inline};
 use effects::Effects;
 use feed::Feed;
+use numbers::Numbers;
 
 /// Pods decided between two looks at the watches.
 const TURN: usize = 256;
@@ -41,6 +42,12 @@ impl Default for Config {
             identity: "gantry-scheduler".to_owned(),
             metrics: Metrics::new(),
         }
+    }
+}
+
+impl Config {
+    fn profiles(&self) -> HashMap<String, Profile> {
+        HashMap::from([(self.scheduler_name.clone(), Profile::default())])
     }
 }
 
@@ -87,83 +94,78 @@ async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> 
     Ok(())
 }
 
-#[derive(Clone, Default)]
-struct Numbers {
-    bound: Counter,
-    unschedulable: Counter,
-    conflicts: Counter,
-    pending: Gauge,
-}
-
-impl Numbers {
-    fn register(metrics: &Metrics) -> Self {
-        let numbers = Numbers::default();
-        metrics.with_registry(|registry| {
-            registry.register("scheduler_bound", "Pods bound", numbers.bound.clone());
-            registry.register("scheduler_unschedulable", "Explanations given", numbers.unschedulable.clone());
-            registry.register("scheduler_conflicts", "Binds decided again", numbers.conflicts.clone());
-            registry.register("scheduler_pending", "Pods without a machine", numbers.pending.clone());
-        });
-        numbers
-    }
-
-    fn count(&self, effect: &Effect) {
-        match effect {
-            Effect::Scheduled { .. } => drop(self.bound.inc()),
-            Effect::Explain { .. } => drop(self.unschedulable.inc()),
-            Effect::ReadAllocation(_) => drop(self.conflicts.inc()),
-            _ => {}
-        }
-    }
-}
-
 async fn lead(config: &Config, numbers: &Numbers, client: Client, cancel: CancellationToken) -> Result<(), Error> {
     let started = Feed::start(&client, &config.metrics, &cancel);
-    let Some(mut feed) = cancel.run_until_cancelled(started).await else { return Ok(()) };
+    let Some(started) = cancel.run_until_cancelled(started).await else { return Ok(()) };
+    let (feed, events) = started?;
     let recorder = EventRecorder::with_metrics(client.clone(), &config.scheduler_name, "", config.metrics.clone());
     // Answers are bounded by what was asked: one per effect under way.
-    let (answers, mut answered) = mpsc::unbounded_channel();
-    let mut effects = Effects::new(client, recorder, answers);
-    let mut engine = Engine::new(&config.scheduler_name);
-    let clock = SystemClock;
-    loop {
-        while let Some(event) = feed.next_now().or_else(|| answered.try_recv().ok()) {
-            for effect in engine.step(clock.boottime_ms(), event) {
-                numbers.count(&effect);
-                effects.begin(effect);
+    let (answers, answered) = mpsc::unbounded_channel();
+    let effects = Effects::new(client, recorder, answers);
+    let engine = Engine::with_profiles(config.profiles());
+    let mut leading = Leading { engine, effects, numbers, clock: SystemClock };
+    leading.hear(events);
+    let led = leading.lead(feed, answered);
+    cancel.run_until_cancelled(led).await.unwrap_or(Ok(()))
+}
+
+/// The loop that owns the engine.
+struct Leading<'a> {
+    engine: Engine,
+    effects: Effects,
+    numbers: &'a Numbers,
+    clock: SystemClock,
+}
+
+impl Leading<'_> {
+    async fn lead(&mut self, mut feed: Feed, mut answered: mpsc::UnboundedReceiver<Event>) -> Result<(), Error> {
+        let mut events = Vec::new();
+        loop {
+            while let Ok(answer) = answered.try_recv() {
+                events.push(answer);
             }
-        }
-        let decide = Event::Decide { seed: backoff::entropy(), most: TURN };
-        for effect in engine.step(clock.boottime_ms(), decide) {
-            numbers.count(&effect);
-            effects.begin(effect);
-        }
-        effects.flush();
-        numbers.pending.set(i64::try_from(engine.pending()).unwrap_or(i64::MAX));
-        if engine.has_ready() {
-            tokio::task::yield_now().await;
-            continue;
-        }
-        let wait = engine.next_due_ms().map(|due| Duration::from_millis(due.saturating_sub(clock.boottime_ms())));
-        let due = async {
-            match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => std::future::pending().await,
+            feed.take(&mut events);
+            self.hear(std::mem::take(&mut events));
+            self.decide();
+            if self.engine.has_ready() {
+                tokio::task::yield_now().await;
+                continue;
             }
-        };
-        tokio::select! {
-            () = cancel.cancelled() => return Ok(()),
-            result = feed.changed() => match result {
-                Err(_) if cancel.is_cancelled() => return Ok(()),
-                result => result?,
-            },
-            Some(event) = answered.recv() => {
-                for effect in engine.step(clock.boottime_ms(), event) {
-                    numbers.count(&effect);
-                    effects.begin(effect);
+            let now_ms = self.clock.boottime_ms();
+            let wait = self.engine.next_due_ms().map(|due| Duration::from_millis(due.saturating_sub(now_ms)));
+            let due = async {
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
                 }
+            };
+            tokio::select! {
+                told = feed.next() => events.extend(told?),
+                Some(event) = answered.recv() => events.push(event),
+                () = due => {}
             }
-            () = due => {}
         }
+    }
+
+    fn hear(&mut self, events: Vec<Event>) {
+        for event in events {
+            for effect in self.engine.step(self.clock.boottime_ms(), event) {
+                self.begin(effect);
+            }
+        }
+    }
+
+    fn decide(&mut self) {
+        let seed = backoff::entropy();
+        for effect in self.engine.decide(self.clock.boottime_ms(), seed, TURN, &Inline) {
+            self.begin(effect);
+        }
+        self.effects.flush();
+        self.numbers.depths(&self.engine);
+    }
+
+    fn begin(&mut self, effect: Effect) {
+        self.numbers.count(&effect);
+        self.effects.begin(effect);
     }
 }

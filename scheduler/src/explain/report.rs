@@ -1,0 +1,195 @@
+//! Everything that can be said about why a pod waits, or where pods like it would fit: what `gantry explain` and `gantry fits`
+//! show. Decides nothing; it asks the same filters as the decision.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{amount, headline};
+use crate::class::Class;
+use crate::plugins::{PLUGINS, Reason};
+use crate::schedule;
+use crate::snapshot::{Machine, Snapshot};
+
+/// Machines that are told of one by one.
+const NEAREST: usize = 3;
+
+/// The answer to a PlacementReview.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Machines that there are, and those that would take one such pod now.
+    pub machines: usize,
+    pub feasible: usize,
+    /// In the order in which filters are asked; only those that removed any.
+    pub filters: Vec<Filtered>,
+    pub nearest: Vec<Near>,
+    pub preemption: Option<Preempting>,
+    pub queue: Option<Queued>,
+    pub team: Option<TeamShare>,
+    pub band: String,
+    pub priority: i64,
+    /// For a template: how many of its replicas would find a place, and on which machines.
+    pub fits: Option<Fits>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Filtered {
+    pub filter: String,
+    /// Machines that this filter refused and none before it did.
+    pub removed: usize,
+    pub reasons: Vec<Counted>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counted {
+    pub reason: String,
+    pub machines: usize,
+}
+
+/// A machine that would almost do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Near {
+    pub machine: String,
+    pub lacks: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preempting {
+    pub possible: bool,
+    pub why: String,
+    pub machine: Option<String>,
+    pub victims: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Queued {
+    /// `Ready`, `Waiting`, `Sleeping`, `Binding` or `Gang`.
+    pub state: String,
+    /// Ready pods that go before it.
+    pub ahead: usize,
+    pub attempts: u32,
+    /// When it is looked at again without anything happening.
+    pub again_in_seconds: Option<u64>,
+    pub waited_seconds: u64,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TeamShare {
+    pub name: String,
+    /// The dominant part of the cluster that the team uses and has used, over its weight.
+    pub share: f64,
+    /// Teams that have less, and go before it.
+    pub before: usize,
+    pub teams: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fits {
+    pub asked: usize,
+    pub fit: usize,
+    /// Machines used, with how many on each, the most used first.
+    pub on: Vec<(String, usize)>,
+    /// Why the next one would not fit.
+    pub next: Option<String>,
+}
+
+impl Report {
+    /// The answer in one line.
+    pub fn summary(&self) -> String {
+        match (&self.fits, &self.queue) {
+            (Some(fits), _) if fits.fit == fits.asked => format!("all {} would fit", fits.asked),
+            (Some(fits), _) => {
+                let next = fits.next.as_deref().unwrap_or_default();
+                format!("{} of {} would fit; the next would not: {next}", fits.fit, fits.asked)
+            }
+            (None, Some(queue)) if !queue.message.is_empty() => queue.message.clone(),
+            _ => format!("{} of {} machines would take it now", self.feasible, self.machines),
+        }
+    }
+}
+
+/// What the filters say of each machine.
+pub fn filters(snapshot: &Snapshot, class: &Class) -> Report {
+    let mut report = Report { band: class.band.name().to_owned(), priority: class.spec.priority, ..Report::default() };
+    let mut removed: BTreeMap<usize, (usize, BTreeMap<Reason, usize>)> = BTreeMap::new();
+    let mut near: Vec<(usize, u64, Machine)> = Vec::new();
+    for machine in snapshot.machines() {
+        report.machines += 1;
+        let mut reasons = Vec::new();
+        let Some(plugin) = schedule::refuse(snapshot, class, machine, &mut reasons) else {
+            report.feasible += 1;
+            continue;
+        };
+        let entry = removed.entry(plugin).or_default();
+        entry.0 += 1;
+        for reason in reasons {
+            *entry.1.entry(reason.headline()).or_insert(0) += 1;
+        }
+        let all = all_reasons(snapshot, class, machine);
+        near.push((all.len(), all.iter().map(missing).sum(), machine));
+    }
+    let told = |(plugin, (removed, reasons)): (usize, (usize, BTreeMap<Reason, usize>))| {
+        let mut reasons: Vec<Counted> = reasons
+            .into_iter()
+            .map(|(reason, machines)| Counted { reason: headline(snapshot, &reason), machines })
+            .collect();
+        reasons.sort_by_key(|counted| std::cmp::Reverse(counted.machines));
+        Filtered { filter: PLUGINS[plugin].name.to_owned(), removed, reasons }
+    };
+    report.filters = removed.into_iter().map(told).collect();
+    near.sort_by_key(|(count, missing, machine)| (*count, *missing, *machine));
+    report.nearest = near.into_iter().take(NEAREST).map(|(_, _, machine)| nearest(snapshot, class, machine)).collect();
+    report
+}
+
+/// What all filters have against the machine.
+fn all_reasons(snapshot: &Snapshot, class: &Class, machine: Machine) -> Vec<Reason> {
+    let mut all = Vec::new();
+    for (_, check) in &class.checks {
+        check.refuse(snapshot, machine, &[], &mut all);
+    }
+    all
+}
+
+/// How far off the machine is in thousandths of what is asked for.
+fn missing(reason: &Reason) -> u64 {
+    match reason {
+        Reason::Short { wants, free, .. } => {
+            let part = (i128::from(*wants) - i128::from(*free)) * 1000 / i128::from((*wants).max(1));
+            u64::try_from(part).unwrap_or(0)
+        }
+        _ => 1000,
+    }
+}
+
+fn nearest(snapshot: &Snapshot, class: &Class, machine: Machine) -> Near {
+    let lacks = all_reasons(snapshot, class, machine);
+    let lacks = lacks.iter().map(|reason| lack(snapshot, reason)).collect();
+    Near { machine: snapshot.name(machine).to_owned(), lacks }
+}
+
+/// What one machine lacks, as the end of "it is …".
+fn lack(snapshot: &Snapshot, reason: &Reason) -> String {
+    match reason {
+        Reason::Short { resource, wants, free } => {
+            let amount = |n: i64| amount(snapshot, *resource, n);
+            let more = amount(wants - free);
+            format!(
+                "short of {}: wants {}, {} free ({more} more)",
+                resource.name(snapshot),
+                amount(*wants),
+                amount(*free)
+            )
+        }
+        other => headline(snapshot, other),
+    }
+}
