@@ -13,6 +13,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::error::{ApiError, TransportError};
+use crate::links::Links;
 use crate::options::{DeleteOptions, List, ListOptions, Patch};
 use crate::query::Query;
 use crate::response::{self, RawList};
@@ -37,13 +38,15 @@ impl Client {
 
     /// Reads a kubeconfig's current context.
     pub async fn from_kubeconfig(path: impl AsRef<Path>) -> Result<Self, ApiError> {
-        let setup = |error: Box<dyn std::error::Error + Send + Sync>| TransportError::Setup(error);
-        let kubeconfig = Kubeconfig::read_from(path).map_err(|e| setup(e.into()))?;
-        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(|e| setup(e.into()))?;
-        config.default_retry = false;
-        Ok(Client::new(kube::Client::try_from(config).map_err(|e| setup(e.into()))?))
+        let config = read_kubeconfig(path.as_ref()).await?;
+        Ok(Client::new(kube::Client::try_from(config).map_err(|e| TransportError::Setup(e.into()))?))
+    }
+
+    /// The same over so many HTTP/2 connections, however much is asked for at once. For client certificates only.
+    pub async fn over_links(path: impl AsRef<Path>, connections: usize) -> Result<Self, ApiError> {
+        let config = read_kubeconfig(path.as_ref()).await?;
+        let namespace = config.default_namespace.clone();
+        Ok(Client::new(kube::Client::new(Links::new(&config, connections)?, namespace)))
     }
 
     /// Names the program in `User-Agent`, from which the server takes the default field manager.
@@ -238,6 +241,15 @@ impl Client {
         let body = collect(answer).await?;
         Err(response::failure(code, &headers, &body))
     }
+}
+
+async fn read_kubeconfig(path: &Path) -> Result<kube::Config, ApiError> {
+    let setup = |error: Box<dyn std::error::Error + Send + Sync>| TransportError::Setup(error);
+    let kubeconfig = Kubeconfig::read_from(path).map_err(|e| setup(e.into()))?;
+    let options = KubeConfigOptions::default();
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| setup(e.into()))?;
+    config.default_retry = false;
+    Ok(config)
 }
 
 /// The text of a header `299 - "text"`.

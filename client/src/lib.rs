@@ -5,6 +5,7 @@
 
 mod client;
 mod error;
+mod links;
 mod options;
 mod query;
 mod response;

@@ -161,6 +161,7 @@ mod tests {
             event_type: EventType::Normal,
             reason: "R".into(),
             message: message.into(),
+            host: String::new(),
             at,
         }
     }

@@ -87,6 +87,8 @@ struct Happening {
     event_type: EventType,
     reason: String,
     message: String,
+    /// The machine that speaks; empty: the recorder's own.
+    host: String,
     /// When the caller said it; it may be written much later.
     at: Timestamp,
 }
@@ -128,8 +130,13 @@ impl EventRecorder {
 
     /// Notes an event; never waits.
     pub fn event(&self, about: &ObjectRef, event_type: EventType, reason: &str, message: &str) {
+        self.event_from("", about, event_type, reason, message);
+    }
+
+    /// The same on behalf of another machine.
+    pub fn event_from(&self, host: &str, about: &ObjectRef, event_type: EventType, reason: &str, message: &str) {
         let (reason, message, at) = (reason.to_owned(), cut(message), self.clock.now());
-        let happening = Happening { about: about.clone(), event_type, reason, message, at };
+        let happening = Happening { about: about.clone(), event_type, reason, message, host: host.to_owned(), at };
         {
             let mut waiting = self.queue.waiting.lock();
             if waiting.len() >= QUEUE {
@@ -298,9 +305,10 @@ impl Writer {
     }
 
     fn form(&self, happening: &Happening, write: &Write, ns: &str) -> Value {
+        let host = if happening.host.is_empty() { &self.host } else { &happening.host };
         let mut source = json!({"component": self.component});
-        if !self.host.is_empty() {
-            source["host"] = json!(self.host);
+        if !host.is_empty() {
+            source["host"] = json!(host);
         }
         json!({
             "apiVersion": "v1",
@@ -316,7 +324,7 @@ impl Writer {
             "eventTime": null,
             "source": source,
             "reportingComponent": self.component,
-            "reportingInstance": self.host,
+            "reportingInstance": host,
         })
     }
 }

@@ -36,6 +36,8 @@ pub struct InformerOptions {
     pub field_selector: String,
     /// Ask for `metadata` alone; the projection must read nothing else.
     pub metadata_only: bool,
+    /// How far a subscriber may lag behind; `None` is for a kind's whole collection. Memory for so many changes is taken at once.
+    pub fan_out: Option<usize>,
     /// Where to count lists, failures and stalls.
     pub metrics: Option<Metrics>,
 }
@@ -92,6 +94,7 @@ struct Shared {
     cache: RwLock<Cache>,
     /// Made with the first subscriber. Sent to only under the cache's write lock.
     changes: RwLock<Option<broadcast::Sender<Change<dyn Held>>>>,
+    fan_out: usize,
     progress: watch::Sender<Progress>,
 }
 
@@ -114,6 +117,7 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Informer<T> {
             decode: held::decode::<T>,
             cache: RwLock::default(),
             changes: RwLock::new(None),
+            fan_out: options.fan_out.unwrap_or(FAN_OUT),
             progress: watch::Sender::new(Progress::default()),
         });
         let running = cancel.child_token();
@@ -195,7 +199,7 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Informer<T> {
 
     fn subscribe_locked(&self) -> Receiver<T> {
         let mut changes = self.shared.changes.write();
-        let changes = changes.get_or_insert_with(|| broadcast::Sender::new(FAN_OUT));
+        let changes = changes.get_or_insert_with(|| broadcast::Sender::new(self.shared.fan_out));
         Receiver { changes: changes.subscribe(), holds: PhantomData }
     }
 }
