@@ -8,6 +8,7 @@ pub mod cgroup;
 pub mod checkpoint;
 pub mod config;
 pub mod guard;
+pub mod hollow;
 pub mod node;
 pub mod pod;
 mod probe;

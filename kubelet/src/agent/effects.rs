@@ -56,6 +56,16 @@ pub fn refresh(shared: &Arc<Shared>, entry: &Entry) {
     });
 }
 
+/// The pod, or one of its containers, as an Event refers to it.
+pub(crate) fn about(pod: &Pod, container: Option<&str>) -> ObjectRef {
+    let mut about = ObjectRef::of(&kinds::POD, pod);
+    if let Some(name) = container {
+        let init = pod.spec.init_containers.iter().any(|c| c.name == name);
+        about.field_path = format!("spec.{}{{{name}}}", if init { "initContainers" } else { "containers" });
+    }
+    about
+}
+
 /// The last traces of a pod on this machine.
 pub fn forget(shared: &Shared, pod: &Pod) {
     let meta = &pod.metadata;
@@ -119,11 +129,7 @@ impl Job {
     }
 
     fn tell(&self, level: Level, reason: &str, message: &str, container: Option<&str>) {
-        let mut about = ObjectRef::of(&kinds::POD, self.pod.as_ref());
-        if let Some(name) = container {
-            let init = self.pod.spec.init_containers.iter().any(|c| c.name == name);
-            about.field_path = format!("spec.{}{{{name}}}", if init { "initContainers" } else { "containers" });
-        }
+        let about = about(&self.pod, container);
         let level = if level == Level::Normal { EventType::Normal } else { EventType::Warning };
         self.shared.recorder.event(&about, level, reason, message);
     }

@@ -7,7 +7,7 @@ mod feed;
 mod look;
 mod objects;
 mod orphans;
-mod report;
+pub(crate) mod report;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,7 @@ use crate::runtime::Runtime;
 use crate::volumes::{Objects, Place};
 use absence::Absent;
 
+pub(crate) use effects::about;
 pub use objects::ApiObjects;
 pub use report::Reporter;
 pub use view::{PodView, Views};

@@ -35,7 +35,7 @@ struct Report {
 }
 
 /// The patch that makes the API show this status.
-fn body(pod: &Pod, status: &PodStatus) -> Value {
+pub(crate) fn body(pod: &Pod, status: &PodStatus) -> Value {
     let mut value = json!(status);
     if let (Some(before), Some(after)) = (&pod.status.pod_ips, &status.pod_ips)
         && before != after
@@ -118,6 +118,6 @@ impl Shared {
 }
 
 /// A conflict over the version is worth another try; one over the uid means another pod has the name.
-fn is_ours(e: &ApiError) -> bool {
+pub(crate) fn is_ours(e: &ApiError) -> bool {
     !e.chain().contains("UID")
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use gantry_apimachinery::clock::{Clock, SystemClock};
 use gantry_apimachinery::kinds;
-use gantry_apimachinery::time::MicroTime;
+use gantry_apimachinery::time::{MicroTime, Timestamp};
 use gantry_client::{ApiError, Client, Patch};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-const NAMESPACE: &str = "kube-node-lease";
+pub(crate) const NAMESPACE: &str = "kube-node-lease";
 const PERIOD: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 const LEASE_S: u32 = 40;
@@ -32,18 +32,28 @@ pub async fn run(client: Client, node: String, cancel: CancellationToken) {
     }
 }
 
+/// What a renewal says.
+pub(crate) fn renewal(node: &str, now: Timestamp) -> Value {
+    json!({"spec": {"holderIdentity": node, "leaseDurationSeconds": LEASE_S, "renewTime": MicroTime(now)}})
+}
+
+/// The Lease of a Node with this uid.
+pub(crate) fn lease(node: &str, uid: &str, now: Timestamp) -> Value {
+    let mut lease = renewal(node, now);
+    lease["apiVersion"] = json!("coordination.k8s.io/v1");
+    lease["kind"] = json!("Lease");
+    lease["metadata"] = json!({"name": node, "namespace": NAMESPACE, "ownerReferences": [{
+        "apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}]});
+    lease
+}
+
 async fn renew(client: &Client, node: &str) -> Result<(), ApiError> {
-    let now = MicroTime(SystemClock.now());
-    let spec = json!({"holderIdentity": node, "leaseDurationSeconds": LEASE_S, "renewTime": now});
-    let patch = Patch::Merge(json!({ "spec": spec }));
+    let now = SystemClock.now();
+    let patch = Patch::Merge(renewal(node, now));
     match client.patch::<Value>(&kinds::LEASE, NAMESPACE, node, patch, None).await {
         Err(ApiError::NotFound(_)) => {
             let owner = client.get::<crate::api::objects::HeaderOnly>(&kinds::NODE, "", node).await?;
-            let lease = json!({
-                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec,
-                "metadata": {"name": node, "namespace": NAMESPACE, "ownerReferences": [{
-                    "apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.metadata.uid}]}
-            });
+            let lease = lease(node, owner.metadata.uid.as_str(), now);
             client.create::<Value>(&kinds::LEASE, NAMESPACE, &lease).await.map(drop)
         }
         other => other.map(drop),

@@ -2,9 +2,9 @@
 //! when; never anything about pods.
 
 mod cni;
-mod heartbeat;
+pub(crate) mod heartbeat;
 mod machine;
-mod status;
+pub(crate) mod status;
 
 #[cfg(test)]
 mod tests;
@@ -24,11 +24,30 @@ use crate::api::node::{Node, NodeStatus};
 use crate::config::Config;
 use crate::runtime::Runtime;
 
-pub use machine::Facts as MachineFacts;
+pub use machine::{Facts as MachineFacts, Pressure};
 
 const LOOK: Duration = Duration::from_millis(500);
 /// A status that did not change is written again after this long.
 const REPORT_MS: u64 = 300_000;
+
+/// The labels that a machine gives itself.
+pub(crate) fn labels(config: &Config) -> Value {
+    let mut labels = json!({
+        "kubernetes.io/hostname": config.node_name,
+        "kubernetes.io/os": "linux", "kubernetes.io/arch": machine::architecture(),
+        "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": machine::architecture(),
+    });
+    for (k, v) in &config.node_labels {
+        labels[k] = json!(v);
+    }
+    labels
+}
+
+/// The Node of a machine that registers.
+pub(crate) fn registration(config: &Config, status: &NodeStatus) -> Value {
+    let metadata = json!({"name": config.node_name, "labels": labels(config)});
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status})
+}
 
 pub struct NodeAgent {
     pub config: Config,
@@ -58,33 +77,18 @@ impl NodeAgent {
         }
     }
 
-    fn labels(&self) -> Value {
-        let name = &self.config.node_name;
-        let mut labels = json!({
-            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": machine::architecture(),
-            "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": machine::architecture(),
-        });
-        for (k, v) in &self.config.node_labels {
-            labels[k] = json!(v);
-        }
-        labels
-    }
-
     /// Creates the Node, or brings its labels up to date; what others wrote on it stays.
     async fn register(&self) {
         let name = &self.config.node_name;
-        let metadata = json!({"name": name, "labels": self.labels()});
         loop {
             let existing = self.client.get::<Node>(&kinds::NODE, "", name).await;
             let result = match existing {
                 Ok(_) => {
-                    let patch = Patch::Merge(json!({ "metadata": {"labels": self.labels()} }));
+                    let patch = Patch::Merge(json!({ "metadata": {"labels": labels(&self.config)} }));
                     self.client.patch::<Value>(&kinds::NODE, "", name, patch, None).await.map(drop)
                 }
                 Err(ApiError::NotFound(_)) => {
-                    let status = self.status(&Node::default()).await;
-                    let node =
-                        json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status});
+                    let node = registration(&self.config, &self.status(&Node::default()).await);
                     self.client.create::<Value>(&kinds::NODE, "", &node).await.map(drop)
                 }
                 Err(e) => Err(e),

@@ -136,7 +136,10 @@ fn class(fields: &Fields<'_>) -> Result<Class> {
         name,
     };
     fields.finish()?;
-    Ok(class)
+    match class.milli_cpu % 1_000 {
+        0 => Ok(class),
+        _ => Err(fields.wrong("cpu", "a machine has whole CPUs")),
+    }
 }
 
 fn read_gpus(fields: &Fields<'_>) -> Result<Gpus> {

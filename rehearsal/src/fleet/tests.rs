@@ -29,7 +29,7 @@ name: test
 zones: 1
 classes:
 - name: gpu
-  cpu: 7500m
+  cpu: 7
   memory: 2Gi
   gpus: {count: 4, resource: example.com/gpu}
   labels: {generation: 5}
@@ -38,7 +38,7 @@ classes:
 pods: {lifetime: 2s, failingPercent: 50}";
     let profile = FleetProfile::parse(text).unwrap();
     let class = &profile.classes[0];
-    assert_eq!((class.milli_cpu, class.memory_bytes, class.pods), (7_500, 2 << 30, 110));
+    assert_eq!((class.milli_cpu, class.memory_bytes, class.pods), (7_000, 2 << 30, 110));
     assert_eq!(class.gpus.as_ref().map(|gpus| (gpus.count, gpus.resource.as_str())), Some((4, "example.com/gpu")));
     assert_eq!((class.labels["generation"].as_str(), class.taints[0].effect), ("5", "NoSchedule"));
     assert_eq!(profile.pods.lifetime_ms, crate::Span::exactly(2_000));
@@ -64,6 +64,7 @@ fn what_is_wrong_is_told_by_its_field() {
     check("classes: [{name: a}, {name: a}]", "classes[1].name: \"a\" is there twice");
     check(&class("share: 0"), "classes: the share of every class is 0");
     check(&class("cpu: fast"), "classes[0].cpu: \"fast\" is no quantity above 0, such as 500m, 4 or 16Gi");
+    check(&class("cpu: 1500m"), "classes[0].cpu: a machine has whole CPUs");
     check(&class("memory: -1Gi"), "classes[0].memory: \"-1Gi\" is no quantity above 0");
     check(&class("cpu: {min: 1, max: 2}"), "classes[0].cpu: one quantity is needed");
     check(&class("gpus: {count: 0}"), "classes[0].gpus.count: a whole number from 1 to 1024 is needed, not 0");
