@@ -1,9 +1,11 @@
 //! The command line: every subcommand, flag and default, in the words of `--help`. It decides nothing.
 
 mod access;
+mod hollow;
 
 pub use access::{AuditArgs, AuthenticationArgs, AuthorizationArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub use hollow::{FleetArgs, HollowAccessArgs, HollowArgs, HollowCommand, WorkloadArgs};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -46,6 +48,8 @@ pub enum Command {
     Proxy(ProxyArgs),
     /// Run the guard: node DNS, and the fence around at-most-one pods
     Guard(GuardArgs),
+    /// Run machines that only pretend, thousands in one process, to see a cluster at scale
+    Hollow(Box<HollowArgs>),
     /// Show objects as they are, or as they were up to five minutes ago
     Get(GetArgs),
     /// Show what changed in the last minutes, field by field
@@ -613,6 +617,19 @@ mod tests {
         assert!(parse("snapshot save f").is_err());
         assert!(parse("snapshot save f --endpoint a:1").is_ok());
         assert!(parse("snapshot restore f --data-dir d --members 1=a:1,2=b:2,3=c:3 --member-id 2").is_ok());
+    }
+
+    #[test]
+    fn hollow_machines_are_counted_unless_something_else_is_asked_for() {
+        let parse = |words: &str| Cli::try_parse_from(["gantry", "hollow"].into_iter().chain(words.split_whitespace()));
+        assert!(parse("").unwrap_err().to_string().contains("--nodes"));
+        assert!(parse("--nodes 0").is_err());
+        assert!(parse("--nodes 10000 --watch-per-node --pause-reports --seed 7").is_ok());
+        assert!(parse("access --server https://a:1").is_ok());
+        assert!(parse("profile").is_ok() && parse("profile gangs").is_ok());
+        assert!(parse("workload --count 5").unwrap_err().to_string().contains("--profile"));
+        assert!(parse("workload --profile batch --count 5 --rate 10").is_ok());
+        assert!(parse("workload --profile batch --count 5 --rate 10 --out -").is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod demo;
 mod detached;
 mod down;
 mod footprint;
+mod hollow;
 mod images;
 mod machine;
 mod pki;
@@ -54,6 +55,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Guard(args) => roles::guard::run(args).await,
         Command::Scheduler(args) => roles::standalone::scheduler(args).await,
         Command::Controllers(args) => roles::standalone::controllers(args).await,
+        Command::Hollow(args) => hollow::run(*args).await,
         Command::Get(args) => commands::get(args).await,
         Command::Diff(args) => commands::diff(args).await,
         Command::Why(args) => commands::why(args).await,

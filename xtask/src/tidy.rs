@@ -23,10 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("inspect", &["gantry-apimachinery", "gantry-client"]),
     ("rehearsal", &["gantry-apimachinery"]),
     ("fuzzing", &[]),
-    (
-        "conformance",
-        &["gantry-apimachinery", "gantry-client", "gantry-history", "gantry-rehearsal", "gantry-store"],
-    ),
+    ("conformance", &["gantry-apimachinery", "gantry-client", "gantry-history", "gantry-rehearsal", "gantry-store"]),
     ("conformance/testbed", &[]),
     ("conformance/history", &[]),
     ("conformance/catalogue", &[]),

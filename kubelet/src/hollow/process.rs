@@ -9,7 +9,6 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gantry_apimachinery::time::Timestamp;
 
 use super::life::Life;
 use crate::api::Pod;
@@ -198,7 +197,7 @@ impl Process {
 
     /// The last moment at which a container started; for tests and figures.
     #[cfg(test)]
-    fn started(&self, name: &str) -> Option<Timestamp> {
+    fn started(&self, name: &str) -> Option<gantry_apimachinery::time::Timestamp> {
         self.state.running(name).map(|r| r.at)
     }
 }

@@ -1,5 +1,6 @@
 //! One pod's life on a hollow machine: what the API is told, and when.
 
+use gantry_apimachinery::time::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,0 +1,30 @@
+//! The end-to-end suite of hollow machines: a control plane in one process, fifty machines in another, and the real kubectl. Cases run
+//! in the order of the table; each uses pods of its own.
+
+mod machines;
+mod pods;
+mod rehearsal;
+
+use gantry_conformance::{case, namespace, runner};
+use rehearsal::Rehearsal;
+use std::process::ExitCode;
+
+fn main() -> anyhow::Result<ExitCode> {
+    namespace::enter()?;
+    let rehearsal = Rehearsal::start()?;
+    let cases = [
+        case!(machines::fifty_register_and_keep_their_leases),
+        case!(machines::their_identity_may_do_no_more_than_agents),
+        case!(machines::a_deleted_machine_comes_back),
+        case!(machines::a_wrong_profile_is_told_by_its_field),
+        case!(pods::they_run_become_ready_and_finish),
+        case!(pods::they_fail_on_demand),
+        case!(pods::they_stop_and_go_when_they_are_deleted),
+        case!(pods::reports_pause_and_go_on),
+        case!(pods::they_run_on_when_the_process_is_killed),
+        case!(machines::each_may_watch_for_itself),
+        case!(pods::a_drawn_workload_runs_to_its_end),
+    ];
+    let passed = runner::run(&rehearsal, &cases, |rehearsal| eprintln!("{}", rehearsal.tails(15)));
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
