@@ -64,6 +64,9 @@ pub async fn of(call: &Call<'_>, object: &mut Value, old: Option<&Value>, attemp
         ("", "pods") if call.subresource == Some("resize") && !str_at(object, "spec.nodeName").is_empty() => {
             node::takes_room(call, str_at(object, "spec.nodeName"), 1, attempt, &mut effects).await?;
         }
+        ("gantry.dev", "batchcapacities") if let Some(old) = old => {
+            node::lends(call, Some(object), old, attempt, &mut effects).await?;
+        }
         ("", "nodes") if old.is_none() => node::joins(object, &mut effects),
         ("", "nodes") => node::changes(call, object, old, attempt, &mut effects).await?,
         _ => {}
@@ -76,6 +79,7 @@ pub async fn of_delete(call: &Call<'_>, old: &Value, attempt: u32) -> Outcome<Ef
     let mut effects = Effects::default();
     match (call.kind().group, call.kind().plural) {
         ("", "services") => service::release(old, &mut effects),
+        ("gantry.dev", "batchcapacities") => node::lends(call, None, old, attempt, &mut effects).await?,
         ("", "nodes") => node::leaves(call.name, &mut effects),
         ("", "pods") => node::confirms_gone(call, old, attempt, &mut effects).await?,
         _ => {}

@@ -43,6 +43,21 @@ pub async fn changes(
     Ok(())
 }
 
+/// So does lending less. `new` is `None` when nothing is lent any more.
+pub async fn lends(
+    call: &Call<'_>,
+    new: Option<&Value>,
+    old: &Value,
+    attempt: u32,
+    effects: &mut Effects,
+) -> Outcome<()> {
+    let new = new.map_or(&Value::Null, |new| &new["spec"]["lendable"]);
+    if room::shrinks(&old["spec"]["lendable"], new) {
+        takes_room(call, str_at(old, "metadata.name"), 0, attempt, effects).await?;
+    }
+    Ok(())
+}
+
 pub fn leaves(name: &str, effects: &mut Effects) {
     effects.free(NODE_ALLOCATION.key("", name));
 }

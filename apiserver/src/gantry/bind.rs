@@ -8,8 +8,9 @@ use super::room::{self, PodUse};
 use super::{allocation, claim};
 use crate::core::{Core, store_failure};
 use crate::http::Outcome;
+use crate::kinds::priorityclass;
 use crate::rest::stored::Stored;
-use gantry_apimachinery::kinds::{AT_MOST_ONE_CLAIM, NODE, NODE_ALLOCATION, POD};
+use gantry_apimachinery::kinds::{AT_MOST_ONE_CLAIM, BATCH_CAPACITY, NODE, NODE_ALLOCATION, POD, PRIORITY_CLASS};
 use gantry_apimachinery::status::Status;
 use gantry_apimachinery::time::Timestamp;
 use gantry_store::{Compare, KeyValue, Op, OpReply, Revision, Txn, TxnReply};
@@ -209,5 +210,14 @@ fn does_not_fit(core: &Core, bind: &Bind<'_>, pod: &Value) -> Option<String> {
     let node = core.cached(&NODE, "", bind.node)?.value().ok()?;
     let others = core.stored_kind(&POD).resource.on_node(bind.node);
     let others = others.tree.values().map(|pod| pod.derived(PodUse::of));
-    room::shortfall(&PodUse::of(pod), &node["status"]["allocatable"], others)
+    let lent =
+        core.cached(&BATCH_CAPACITY, "", bind.node).and_then(|capacity| capacity.value().ok()).unwrap_or_default();
+    let borrows = |class: &str| {
+        let class = if class.is_empty() { None } else { core.cached(&PRIORITY_CLASS, "", class) };
+        class
+            .is_some_and(|class| class.labels.get(priorityclass::BAND).is_some_and(|band| priorityclass::borrows(band)))
+    };
+    let allocatable = &node["status"]["allocatable"];
+    let machine = room::Machine { allocatable, lendable: &lent["spec"]["lendable"], borrows: &borrows };
+    room::shortfall(&PodUse::of(pod), &machine, others)
 }

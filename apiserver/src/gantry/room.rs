@@ -1,7 +1,9 @@
 //! What a pod takes and whether a machine has it: cpu, memory, ephemeral storage, extended resources, pod count and host ports.
 //!
-//! Decides arithmetic only, as Kubernetes counts requests (init containers run one after another, sidecars stay).
+//! Decides arithmetic only, as Kubernetes counts requests (init containers run one after another, sidecars stay, a resize counts
+//! with the larger side until it is done). Batch may also take what the machine lends; all others are reserved within allocatable.
 
+use crate::kinds::batchcapacity::LENT;
 use crate::kinds::value::{bool_at, items, str_at};
 use gantry_apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
@@ -15,6 +17,8 @@ pub struct PodUse {
     /// False once the pod has ended: its room is free.
     pub counts: bool,
     pub requests: Amounts,
+    /// The name of its priority class, which says its band.
+    pub class: Box<str>,
     /// Protocol, host address, port.
     pub host_ports: BTreeSet<(String, String, u64)>,
 }
@@ -53,22 +57,60 @@ fn raise(total: &mut Amounts, floor: &Amounts) {
 impl PodUse {
     pub fn of(pod: &Value) -> Self {
         let spec = &pod["spec"];
-        let mut requests = of_containers(spec, "requests");
+        let mut requests = sum(spec, |list, container| requests_now(pod, list, container));
+        let own = amounts(&spec["resources"]["requests"]);
+        requests.extend(own.into_iter().filter(|(name, _)| is_pods_own(name)));
         add(&mut requests, &amounts(&spec["overhead"]));
         let phase = str_at(pod, "status.phase");
-        Self { counts: phase != "Succeeded" && phase != "Failed", requests, host_ports: host_ports(spec) }
+        Self {
+            counts: phase != "Succeeded" && phase != "Failed",
+            requests,
+            class: str_at(spec, "priorityClassName").into(),
+            host_ports: host_ports(spec),
+        }
     }
+}
+
+/// What a pod may say for all of its containers together, instead of their sum.
+fn is_pods_own(resource: &str) -> bool {
+    resource == "cpu" || resource == "memory" || resource.starts_with("hugepages-")
+}
+
+/// What a container requests, or holds while a resize of it is under way. One that cannot be done does not count.
+fn requests_now(pod: &Value, list: &str, container: &Value) -> Amounts {
+    let wanted = amounts(&container["resources"]["requests"]);
+    let statuses = match list {
+        "initContainers" if container["restartPolicy"] != json!("Always") => return wanted,
+        "initContainers" => "status.initContainerStatuses",
+        _ => "status.containerStatuses",
+    };
+    let status = items(pod, statuses).iter().find(|status| status["name"] == container["name"]);
+    let Some(status) = status.filter(|status| status["resources"].is_object()) else { return wanted };
+    let mut held = amounts(&status["resources"]["requests"]);
+    raise(&mut held, &amounts(&status["allocatedResources"]));
+    let infeasible = |condition: &Value| {
+        (str_at(condition, "type"), str_at(condition, "reason")) == ("PodResizePending", "Infeasible")
+    };
+    if !items(pod, "status.conditions").iter().any(infeasible) {
+        raise(&mut held, &wanted);
+    }
+    held
 }
 
 /// The `requests` or the `limits` of all containers together.
 pub fn of_containers(spec: &Value, which: &str) -> Amounts {
+    sum(spec, |_, container| amounts(&container["resources"][which]))
+}
+
+/// All containers together, of which each takes so much.
+fn sum(spec: &Value, of: impl Fn(&str, &Value) -> Amounts) -> Amounts {
     let mut total = Amounts::new();
     for container in items(spec, "containers") {
-        add(&mut total, &amounts(&container["resources"][which]));
+        add(&mut total, &of("containers", container));
     }
     let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
     for container in items(spec, "initContainers") {
-        let own = amounts(&container["resources"][which]);
+        let own = of("initContainers", container);
         let mut while_starting = own.clone();
         add(&mut while_starting, &sidecars);
         raise(&mut peak, &while_starting);
@@ -103,10 +145,19 @@ fn ports_collide(a: &(String, String, u64), b: &(String, String, u64)) -> bool {
     a.0 == b.0 && a.2 == b.2 && (a.1 == b.1 || any(&a.1) || any(&b.1))
 }
 
-/// Why the pod does not fit on a machine that has `allocatable` and runs `others`; `None` when it fits.
-pub fn shortfall<'a>(pod: &PodUse, allocatable: &Value, others: impl Iterator<Item = &'a PodUse>) -> Option<String> {
-    let allocatable = amounts(allocatable);
-    let mut used = Amounts::new();
+/// What a machine has.
+pub struct Machine<'a> {
+    pub allocatable: &'a Value,
+    /// What it lends to batch beyond that; null: nothing.
+    pub lendable: &'a Value,
+    /// Whether pods of a priority class take what is lent: those of the bands `batch` and `best-effort`.
+    pub borrows: &'a dyn Fn(&str) -> bool,
+}
+
+/// Why the pod does not fit on a machine that runs `others`; `None` when it fits.
+pub fn shortfall<'a>(pod: &PodUse, machine: &Machine<'_>, others: impl Iterator<Item = &'a PodUse>) -> Option<String> {
+    let (allocatable, lendable) = (amounts(machine.allocatable), amounts(machine.lendable));
+    let (mut used, mut reserved) = (Amounts::new(), Amounts::new());
     let mut count: i64 = 0;
     for other in others.filter(|other| other.counts) {
         if let Some(port) = pod.host_ports.iter().find(|port| other.host_ports.iter().any(|o| ports_collide(port, o))) {
@@ -114,15 +165,23 @@ pub fn shortfall<'a>(pod: &PodUse, allocatable: &Value, others: impl Iterator<It
         }
         count += 1;
         add(&mut used, &other.requests);
+        if !lendable.is_empty() && !(machine.borrows)(&other.class) {
+            add(&mut reserved, &other.requests);
+        }
     }
     if allocatable.get("pods").is_some_and(|most| count + 1 > most.value()) {
         return Some(format!("the machine already runs {count} pods"));
     }
-    for (name, wanted) in &pod.requests {
-        let have = allocatable.get(name).copied().unwrap_or_default();
-        let taken = used.get(name).copied().unwrap_or_default();
-        if !wanted.is_zero() && taken + *wanted > have {
-            return Some(format!("{name}: wants {wanted}, {} free", have - taken));
+    let bounded = !lendable.is_empty() && !(machine.borrows)(&pod.class);
+    for (name, wanted) in pod.requests.iter().filter(|(_, wanted)| !wanted.is_zero()) {
+        let of = |amounts: &Amounts| amounts.get(name).copied().unwrap_or_default();
+        let lent = if LENT.contains(&name.as_str()) { of(&lendable) } else { Quantity::default() };
+        let mut free = of(&allocatable) + lent - of(&used);
+        if bounded {
+            free = free.min(of(&allocatable) - of(&reserved));
+        }
+        if *wanted > free {
+            return Some(format!("{name}: wants {wanted}, {free} free"));
         }
     }
     None
@@ -157,11 +216,75 @@ mod tests {
     }
 
     #[test]
+    fn what_a_pod_says_for_all_of_it_replaces_the_sum() {
+        let spec = json!({"overhead": {"cpu": "100m"}, "resources": {"requests": {"cpu": "3", "example.com/x": "9"}},
+            "containers": [{"resources": {"requests": {"cpu": "1", "memory": "1Gi", "example.com/x": "1"}}}]});
+        let used = PodUse::of(&json!({"spec": spec})).requests;
+        let amount = |text: &str| Quantity::parse(text).unwrap();
+        assert_eq!((used["cpu"], used["memory"]), (amount("3100m"), amount("1Gi")));
+        assert_eq!(used["example.com/x"], amount("1"), "only cpu, memory and huge pages are said for the pod");
+    }
+
+    #[test]
+    fn a_resize_counts_with_the_larger_side_until_it_is_done() {
+        let check = |list: &str, more: Value, status: Value, conditions: Value, expect: &str| {
+            let mut container = json!({"name": "c", "resources": {"requests": {"cpu": "2"}}});
+            container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let statuses = if list == "containers" { "containerStatuses" } else { "initContainerStatuses" };
+            let pod = json!({"spec": {list: [container]}, "status": {statuses: [status], "conditions": conditions}});
+            assert_eq!(PodUse::of(&pod).requests["cpu"], Quantity::parse(expect).unwrap(), "{pod}");
+        };
+        let held = |now: &str, allocated: &str| json!({"name": "c", "resources": {"requests": {"cpu": now}}, "allocatedResources": {"cpu": allocated}});
+        let none = || json!([]);
+        check("containers", json!({}), held("1", "1"), none(), "2");
+        check("containers", json!({}), held("3", "2"), none(), "3");
+        check("containers", json!({}), held("1", "4"), none(), "4");
+        check("containers", json!({}), json!({"name": "other", "resources": {"requests": {"cpu": "9"}}}), none(), "2");
+        check("containers", json!({}), json!({"name": "c", "allocatedResources": {"cpu": "9"}}), none(), "2");
+        let infeasible = json!([{"type": "PodResizePending", "reason": "Infeasible"}]);
+        check("containers", json!({}), held("1", "1"), infeasible, "1");
+        let deferred = json!([{"type": "PodResizePending", "reason": "Deferred"}]);
+        check("containers", json!({}), held("1", "1"), deferred, "2");
+        check("initContainers", json!({"restartPolicy": "Always"}), held("3", "1"), none(), "3");
+        check("initContainers", json!({}), held("3", "1"), none(), "2");
+    }
+
+    fn plain<T>(allocatable: &Value, lendable: &Value, with: impl FnOnce(&Machine) -> T) -> T {
+        with(&Machine { allocatable, lendable, borrows: &|class| class == "batch" })
+    }
+
+    #[test]
+    fn batch_takes_what_is_lent_and_the_others_stay_within_allocatable() {
+        let of = |(class, cpu): (&str, &str)| {
+            PodUse::of(&json!({"spec": {"priorityClassName": class, "containers": [
+                {"resources": {"requests": {"cpu": cpu, "example.com/x": "1"}}}]}}))
+        };
+        let check = |new: (&str, &str), others: &[(&str, &str)], expect: Option<&str>| {
+            let others: Vec<PodUse> = others.iter().map(|other| of(*other)).collect();
+            let have = json!({"cpu": "4", "example.com/x": "3"});
+            let lendable = json!({"cpu": "2", "example.com/x": "9"});
+            let why = plain(&have, &lendable, |machine| shortfall(&of(new), machine, others.iter()));
+            assert_eq!(why.as_deref(), expect, "{new:?}");
+        };
+        check(("batch", "6"), &[], None);
+        check(("batch", "6001m"), &[], Some("cpu: wants 6001m, 6 free"));
+        check(("", "4"), &[], None);
+        check(("", "4001m"), &[], Some("cpu: wants 4001m, 4 free"));
+        check(("production", "1"), &[("", "3"), ("batch", "2")], None);
+        check(("production", "1500m"), &[("", "3"), ("batch", "1")], Some("cpu: wants 1500m, 1 free"));
+        check(("production", "1"), &[("", "1"), ("batch", "5")], Some("cpu: wants 1, 0 free"));
+        check(("batch", "1"), &[("", "4"), ("batch", "1")], None);
+        check(("batch", "0"), &[("", "0"), ("batch", "0"), ("batch", "0")], Some("example.com/x: wants 1, 0 free"));
+    }
+
+    #[test]
     fn a_pod_fits_exactly_and_not_more() {
         let check = |cpu: &str, others: &[&str], expect: Option<&str>| {
             let others: Vec<PodUse> = others.iter().map(|cpu| PodUse::of(&pod(cpu))).collect();
-            let allocatable = json!({"cpu": "2", "pods": "3"});
-            assert_eq!(shortfall(&PodUse::of(&pod(cpu)), &allocatable, others.iter()).as_deref(), expect, "{cpu}");
+            let machine = plain(&json!({"cpu": "2", "pods": "3"}), &Value::Null, |machine| {
+                shortfall(&PodUse::of(&pod(cpu)), machine, others.iter())
+            });
+            assert_eq!(machine.as_deref(), expect, "{cpu}");
         };
         check("2", &[], None);
         check("1", &["1"], None);
@@ -177,7 +300,8 @@ mod tests {
             PodUse::of(&json!({"spec": {"containers": [{"ports": [port]}]}}))
         };
         let check = |a: PodUse, b: PodUse, collide: bool| {
-            assert_eq!(shortfall(&a, &json!({}), std::iter::once(&b)).is_some(), collide);
+            let why = plain(&json!({}), &Value::Null, |machine| shortfall(&a, machine, std::iter::once(&b)));
+            assert_eq!(why.is_some(), collide);
         };
         check(with("", "TCP"), with("10.0.0.1", "TCP"), true);
         check(with("10.0.0.1", "TCP"), with("10.0.0.1", "TCP"), true);

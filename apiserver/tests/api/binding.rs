@@ -154,9 +154,44 @@ async fn whatever_takes_room_moves_the_version() {
     moved(&api, true, "a create with a machine").await;
     api.delete(&format!("{PODS}/placed"), &json!({"gracePeriodSeconds": 0})).await.ok();
     moved(&api, false, "a pod's end").await;
+    let lends = |cpu: &str| json!({"metadata": {"name": "n"}, "spec": {"lendable": {"cpu": cpu}}});
+    let path = "/apis/gantry.dev/v1/batchcapacities";
+    api.post(path, &lends("2")).await.ok();
+    moved(&api, false, "lending").await;
+    api.patch(MERGE, &format!("{path}/n"), &lends("3")).await.ok();
+    moved(&api, false, "lending more").await;
+    api.patch(MERGE, &format!("{path}/n"), &lends("2500m")).await.ok();
+    moved(&api, true, "lending less").await;
+    api.delete(&format!("{path}/n"), &json!(null)).await.ok();
+    moved(&api, true, "lending nothing").await;
     api.delete("/api/v1/nodes/n", &json!(null)).await.ok();
     assert_eq!(api.get("/apis/gantry.dev/v1/nodeallocations/n").await.code, 404);
     assert_eq!(api.post("/apis/gantry.dev/v1/nodeallocations", &json!({"metadata": {"name": "x"}})).await.code, 405);
+}
+
+#[tokio::test]
+async fn batch_goes_where_a_machine_lends_and_the_others_stay_within_allocatable() {
+    let api = cluster(&["n"], "4").await;
+    let lends = json!({"metadata": {"name": "n"}, "spec": {"lendable": {"cpu": "2", "memory": "1Gi"}}});
+    api.post("/apis/gantry.dev/v1/batchcapacities", &lends).await.ok();
+    let asks = async |name: &str, class: &str, cpu: &str| {
+        let spec = json!({"priorityClassName": class, "containers": [
+            {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]});
+        api.post(PODS, &json!({"metadata": {"name": name}, "spec": spec})).await.ok();
+        bind(&api, name, "n").await
+    };
+    asks("p1", "production", "3").await.ok();
+    asks("b1", "batch", "2").await.ok();
+    let refused = asks("p2", "production", "1500m").await.failure();
+    assert!(refused.contains("node n has no room: cpu: wants 1500m, 1 free"), "{refused}");
+    assert!(asks("b2", "best-effort", "1100m").await.failure().contains("cpu: wants 1100m, 1 free"));
+    asks("o1", "", "1").await.ok();
+    assert!(asks("b3", "batch", "1m").await.failure().contains("0 free"));
+    api.delete(&format!("{PODS}/b1"), &json!({"gracePeriodSeconds": 0})).await.ok();
+    // A list answers once this server has heard of the end.
+    api.get(PODS).await.ok();
+    assert!(asks("o2", "", "1m").await.failure().contains("0 free"), "others do not borrow");
+    asks("b4", "best-effort", "2").await.ok();
 }
 
 #[tokio::test]

@@ -11,8 +11,14 @@ const MAX_USER_VALUE: i64 = 1_000_000_000;
 const SYSTEM_PREFIX: &str = "system-";
 const SYSTEM_CLASSES: &[(&str, i64)] = &[("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 const POLICIES: &[&str] = &["Never", "PreemptLowerPriority"];
-const BAND: &str = "gantry.dev/band";
+/// Names a class's band.
+pub const BAND: &str = "gantry.dev/band";
 const BANDS: &[&str] = &["batch", "best-effort", "production"];
+
+/// Whether pods of this band take what machines lend. All others are reserved.
+pub fn borrows(band: &str) -> bool {
+    band == "batch" || band == "best-effort"
+}
 
 pub struct PriorityClass;
 
@@ -28,6 +34,13 @@ impl Strategy for PriorityClass {
                 if new[field] != old[field] {
                     errors.forbidden(field, "may not be changed in an update.");
                 }
+            }
+        }
+        if let Some(old) = old {
+            let borrows = |class: &Value| class["metadata"]["labels"][BAND].as_str().is_some_and(borrows);
+            if borrows(old) != borrows(new) {
+                let why = "may not move between batch and reserved: pods of the class have been counted";
+                errors.forbidden(format!("metadata.labels[{BAND}]"), why);
             }
         }
         check_value(new, errors);
@@ -105,6 +118,22 @@ mod tests {
             banded,
             "metadata.labels[gantry.dev/band]: Unsupported value: \"silver\": supported values: \"batch\", \"best-effort\", \"production\"",
         );
+    }
+
+    #[test]
+    fn a_band_does_not_change_what_its_pods_were_counted_as() {
+        let of = |band: &str| {
+            let mut class = class("a", 1);
+            class["metadata"]["labels"] = json!({BAND: band});
+            class
+        };
+        let expect = "metadata.labels[gantry.dev/band]: Forbidden: may not move between batch and reserved: pods of the class have been counted";
+        let check = |new: Value, old: Value, expect: &str| assert_eq!(errors(&PriorityClass, &new, Some(&old)), expect);
+        check(of("production"), class("a", 1), "[]");
+        check(of("best-effort"), of("batch"), "[]");
+        check(of("production"), of("batch"), expect);
+        check(class("a", 1), of("batch"), expect);
+        check(of("batch"), class("a", 1), expect);
     }
 
     #[test]
