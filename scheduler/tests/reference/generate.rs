@@ -41,7 +41,8 @@ impl Theme {
 /// 1–12 machines, up to 40 bound pods, 1–6 pending ones.
 pub fn world(seed: u64) -> World {
     let dice = &mut Dice(seed);
-    let theme = *dice.pick(&[Theme::Mixed, Theme::Mixed, Theme::Spread, Theme::Spread, Theme::Near, Theme::Room]);
+    let theme =
+        *dice.pick(&[Theme::Mixed, Theme::Mixed, Theme::Spread, Theme::Spread, Theme::Near, Theme::Room, Theme::Room]);
     // In some clusters every machine has every topology key, and in some the machines are so small that the zone is
     // full while a machine still has something to lend.
     let tidy = dice.chance(if theme == Theme::Spread { 75 } else { 50 });
@@ -56,7 +57,7 @@ pub fn world(seed: u64) -> World {
     }
     for i in 0..dice.between(0, 40) {
         let mut pod = bound_pod(dice, i, theme);
-        if let Some(machine) = machine_for(dice, &world, &pod) {
+        if let Some(machine) = machine_for(dice, &world, &pod, theme) {
             pod["spec"]["nodeName"] = machine.into();
             world.pods.push(pod);
         }
@@ -72,10 +73,10 @@ pub fn world(seed: u64) -> World {
 }
 
 /// Mostly a machine with room; sometimes any, as after its allocatable shrank.
-fn machine_for(dice: &mut Dice, world: &World, pod: &Value) -> Option<String> {
+fn machine_for(dice: &mut Dice, world: &World, pod: &Value, theme: Theme) -> Option<String> {
     for _ in 0..4 {
         let node = dice.pick(&world.nodes);
-        if room::suffices(world, pod, node) || dice.chance(4) {
+        if room::suffices(world, pod, node) || theme.chance(dice, Theme::Room, 4, 12) {
             return Some(name(node).to_owned());
         }
     }
@@ -100,7 +101,7 @@ fn node(dice: &mut Dice, i: i64, tidy: bool, crowded: bool, theme: Theme) -> Val
     if dice.chance(5) {
         labels.as_object_mut().map(|labels| labels.remove(HOST));
     }
-    let cordoned = dice.chance(12);
+    let cordoned = dice.chance(if theme == Theme::Room { 20 } else { 12 });
     let mut taints = Vec::new();
     if cordoned && dice.chance(60) {
         taints.push(json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}));

@@ -17,7 +17,7 @@ pub fn bound_pod(dice: &mut Dice, i: i64, theme: Theme) -> Value {
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z".into();
         pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
     }
-    if theme.chance(dice, Theme::Near, 12, 20) {
+    if theme.chance(dice, Theme::Near, 14, 20) {
         affinity(dice, &mut pod, "podAntiAffinity", "required");
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -54,7 +54,7 @@ pub fn pending_pod(dice: &mut Dice, i: i64, world: &World, theme: Theme) -> Valu
     if theme.chance(dice, Theme::Near, 20, 55) {
         affinity(dice, &mut pod, "podAffinity", "required");
     }
-    if theme.chance(dice, Theme::Near, 18, 40) {
+    if theme.chance(dice, Theme::Near, 26, 50) {
         affinity(dice, &mut pod, "podAntiAffinity", "required");
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -159,7 +159,7 @@ fn containers(dice: &mut Dice, pod: &mut Value, theme: Theme) {
 fn container(dice: &mut Dice, name: &str) -> Value {
     let mut requests = Map::new();
     if dice.chance(80) {
-        requests.insert("cpu".to_owned(), format!("{}m", dice.between(1, 8) * 50).into());
+        requests.insert("cpu".to_owned(), format!("{}m", dice.between(0, 8) * 50).into());
     }
     if dice.chance(75) {
         requests.insert("memory".to_owned(), format!("{}Mi", dice.between(1, 6) * 64).into());

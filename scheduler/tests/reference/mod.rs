@@ -23,6 +23,7 @@ pub mod spread;
 
 use manifest::{ended, key, name, node_of};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A cluster at one moment. Every element is a manifest as the API server stores it.
@@ -75,6 +76,13 @@ impl World {
         left
     }
 
+    /// The cluster as a pod sees it that is looking for a machine: without itself, should it be bound.
+    pub fn others(&self, pod: &Value) -> Cow<'_, World> {
+        let own = key(pod);
+        let is_bound = self.bound().into_iter().any(|other| key(other) == own);
+        if is_bound { Cow::Owned(self.without(&[own])) } else { Cow::Borrowed(self) }
+    }
+
     /// The same cluster with this pod bound to a machine.
     pub fn with_bound(&self, pod: &Value, machine: &str) -> World {
         let mut next = self.without(&[key(pod)]);
@@ -111,7 +119,7 @@ pub fn refusals(world: &World, pod: &Value, node: &Value) -> Vec<&'static str> {
 
 /// For each machine: it may take the pod, or the first filter that refuses it. The pod itself is never in its own way.
 pub fn feasible(world: &World, pod: &Value) -> BTreeMap<String, Result<(), &'static str>> {
-    let world = &world.without(&[key(pod)]);
+    let world = &*world.others(pod);
     let verdict = |node| match refusals(world, pod, node).first() {
         Some(filter) => Err(*filter),
         None => Ok(()),
@@ -136,7 +144,7 @@ pub const SCORES: &[(&str, Score)] = &[
 
 /// For each score its raw value on each of the named machines.
 pub fn scores(world: &World, pod: &Value, nodes: &[String]) -> BTreeMap<&'static str, BTreeMap<String, i64>> {
-    let world = &world.without(&[key(pod)]);
+    let world = &*world.others(pod);
     let over = |score: Score| {
         let named = world.nodes.iter().filter(|node| nodes.iter().any(|wanted| wanted == name(node)));
         named.map(|node| (name(node).to_owned(), score(world, pod, node))).collect()

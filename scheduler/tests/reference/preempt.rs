@@ -23,7 +23,7 @@ pub fn may_go(world: &World, pod: &Value, victim: &Value) -> bool {
 /// What is wrong with sending these pods (`namespace/name`) away from a machine for a pod: one of them must stay, the
 /// pod does not fit then either, or it would fit with one of them still there.
 pub fn check_preemption(world: &World, pod: &Value, machine: &str, victims: &[String]) -> Result<(), String> {
-    let world = &world.without(&[key(pod)]);
+    let world = &*world.others(pod);
     let node = world.node(machine).ok_or_else(|| format!("there is no machine {machine}"))?;
     if text(&pod["spec"]["preemptionPolicy"]) == "Never" {
         return Err(format!("{} must not preempt", key(pod)));
@@ -57,7 +57,7 @@ pub fn check_preemption(world: &World, pod: &Value, machine: &str, victims: &[St
 /// For each machine where the pod does not fit but would if everybody went who may: those who may. A machine that is
 /// absent has room, or nobody could make any there; all are absent when the pod does not preempt.
 pub fn preemptable(world: &World, pod: &Value) -> BTreeMap<String, Vec<String>> {
-    let world = &world.without(&[key(pod)]);
+    let world = &*world.others(pod);
     let mut helped = BTreeMap::new();
     for node in &world.nodes {
         let removable: Vec<&Value> =

@@ -1,6 +1,7 @@
 //! Makes a cluster that shows a difference smaller, as long as it still shows it.
 
 use super::World;
+use super::manifest::{name, node_of};
 use serde_json::Value;
 
 /// Parts of a pod or machine that may be left out one at a time.
@@ -46,6 +47,9 @@ fn smaller(world: &World) -> impl Iterator<Item = World> {
         (0..objects(part)).map(move |i| {
             let mut less = world.clone();
             part(&mut less).remove(i);
+            // Who was bound to a machine goes with it.
+            let names: Vec<String> = less.nodes.iter().map(|node| name(node).to_owned()).collect();
+            less.pods.retain(|pod| node_of(pod).is_empty() || names.iter().any(|name| name == node_of(pod)));
             less
         })
     });

@@ -9,7 +9,7 @@ use crate::reference::{FILTERS, SCORES, World, feasible, feasible_nodes, refusal
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-const WORLDS: u64 = 150;
+const WORLDS: u64 = 100;
 
 /// How often, in per cent.
 fn share(part: usize, whole: usize) -> f64 {
@@ -57,7 +57,7 @@ fn every_filter_and_score_decides_often() {
     // A waiting pod names no machine, so that filter has nothing to say here.
     for (filter, count) in refused.iter().filter(|(filter, _)| **filter != "NodeName") {
         assert!(share(*count, pairs) >= 3.0, "{filter} refuses too rarely");
-        assert!(alone[filter] >= 10, "{filter} never decides alone");
+        assert!(alone[filter] >= 5, "{filter} never decides alone");
     }
     assert!(differs.values().all(|count| share(*count, pods) >= 3.0), "{differs:?}");
     assert!((25.0..90.0).contains(&share(placeable, pods)), "{placeable} of {pods} fit");
@@ -116,7 +116,7 @@ fn some_choice(world: &World, pod: &serde_json::Value, machine: &str, everybody:
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn verdicts_do_not_depend_on_order_or_on_who_waits(mut world in worlds()) {
