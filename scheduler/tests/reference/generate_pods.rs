@@ -185,8 +185,16 @@ fn resize(dice: &mut Dice, pod: &mut Value) {
     let given = |dice: &mut Dice, name: &str| {
         let (cpu, memory) = (dice.between(1, 10) * 50, dice.between(1, 6) * 64);
         let given = json!({"cpu": format!("{cpu}m"), "memory": format!("{memory}Mi")});
-        json!({"name": name, "allocatedResources": given})
+        let mut status = json!({"name": name, "allocatedResources": given});
+        if dice.chance(50) {
+            status["resources"] = json!({"requests": {"cpu": format!("{}m", dice.between(1, 10) * 50)}});
+        }
+        status
     };
+    if dice.chance(30) {
+        let reason = *dice.pick(&["Infeasible", "Deferred"]);
+        pod["status"]["conditions"] = json!([{"type": "PodResizePending", "status": "True", "reason": reason}]);
+    }
     pod["status"]["containerStatuses"] = json!([given(dice, "main-0")]);
     if dice.chance(50) {
         pod["status"]["initContainerStatuses"] = json!([given(dice, "init-0")]);

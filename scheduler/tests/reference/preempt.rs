@@ -2,7 +2,7 @@
 //! choices is the best one is not decided here, only how many budgets each breaks.
 
 use super::manifest::{is_empty_selector, key, labels, name, namespace, selects, text};
-use super::readings::EMPTY_BUDGET_SELECTOR_COVERS_ALL;
+use super::readings::{EMPTY_BUDGET_SELECTOR_COVERS_ALL, PREEMPTION_KEEPS_THE_RESERVE};
 use super::room::{Band, band, class};
 use super::{World, refusals};
 use serde_json::Value;
@@ -41,17 +41,23 @@ pub fn check_preemption(world: &World, pod: &Value, machine: &str, victims: &[St
     if refusals(world, pod, node).is_empty() {
         return Err(format!("{} fits on {machine} with nobody gone", key(pod)));
     }
-    let left = refusals(&world.without(victims), pod, node);
+    let left = once_gone(world, victims, pod, node);
     if !left.is_empty() {
         return Err(format!("{} does not fit on {machine} with the victims gone: {left:?}", key(pod)));
     }
     for back in victims {
         let gone: Vec<String> = victims.iter().filter(|victim| *victim != back).cloned().collect();
-        if refusals(&world.without(&gone), pod, node).is_empty() {
+        if once_gone(world, &gone, pod, node).is_empty() {
             return Err(format!("{back} could have stayed on {machine}"));
         }
     }
     Ok(())
+}
+
+/// What still refuses a machine once these pods have left it.
+pub fn once_gone(world: &World, gone: &[String], pod: &Value, node: &Value) -> Vec<&'static str> {
+    let counts = |filter: &&str| PREEMPTION_KEEPS_THE_RESERVE || gone.is_empty() || *filter != "ZoneReserve";
+    refusals(&world.without(gone), pod, node).into_iter().filter(counts).collect()
 }
 
 /// For each machine where the pod does not fit but would if everybody went who may: those who may. A machine that is
@@ -63,7 +69,7 @@ pub fn preemptable(world: &World, pod: &Value) -> BTreeMap<String, Vec<String>> 
         let removable: Vec<&Value> =
             world.bound_to(node).into_iter().filter(|other| may_go(world, pod, other)).collect();
         let removable: Vec<String> = removable.into_iter().map(key).collect();
-        let would_fit = refusals(&world.without(&removable), pod, node).is_empty();
+        let would_fit = once_gone(world, &removable, pod, node).is_empty();
         let never = text(&pod["spec"]["preemptionPolicy"]) == "Never";
         if would_fit && !never && !refusals(world, pod, node).is_empty() {
             helped.insert(name(node).to_owned(), removable);

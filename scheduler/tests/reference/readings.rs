@@ -22,6 +22,8 @@ pub const EMPTY_BUDGET_SELECTOR_COVERS_ALL: bool = true;
 /// not count in any case.
 pub const ZONE_TOTAL_COUNTS_CORDONED: bool = false;
 
-/// Container resources in a status beyond `allocatedResources`: what is actuated, and that an infeasible resize does
-/// not count, which kube-scheduler both honours. Gantry compares the request with `allocatedResources` only.
-pub const RESIZE_READS_ONLY_ALLOCATED: bool = true;
+/// Is the room that a machine may lend to batch, and has not lent yet, free for the zone's reserve?
+pub const ZONE_FREE_COUNTS_LENT: bool = false;
+
+/// Must the zone keep its reserve, too, when a pod makes room for itself by preemption?
+pub const PREEMPTION_KEEPS_THE_RESERVE: bool = true;

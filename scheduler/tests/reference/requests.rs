@@ -1,7 +1,6 @@
 //! How much a pod takes of a machine.
 
 use super::manifest::{Amounts, amounts, larger, list, node_of, plus};
-use super::readings::RESIZE_READS_ONLY_ALLOCATED;
 use serde_json::Value;
 
 /// The larger of what all containers take together and what the hungriest init container takes beside the sidecars that
@@ -30,17 +29,14 @@ pub fn of_pod(pod: &Value) -> Amounts {
     plus(&total, &amounts(&pod["spec"]["overhead"]))
 }
 
-/// While a bound pod is being resized in place it holds the larger of what it wants and what it was given.
+/// While a bound pod is being resized in place it holds the largest of what it wants, what it was given and what it runs
+/// with. A wish that the machine can never grant does not count.
 fn of_container(pod: &Value, container: &Value, statuses: &str) -> Amounts {
     let wanted = amounts(&container["resources"]["requests"]);
     let status = list(&pod["status"][statuses]).iter().find(|status| status["name"] == container["name"]);
     let Some(status) = status.filter(|_| !node_of(pod).is_empty()) else { return wanted };
-    let given = amounts(&status["allocatedResources"]);
-    if RESIZE_READS_ONLY_ALLOCATED {
-        return larger(&wanted, &given);
-    }
+    let held = larger(&amounts(&status["allocatedResources"]), &amounts(&status["resources"]["requests"]));
     let mut conditions = list(&pod["status"]["conditions"]).iter();
     let infeasible = conditions.any(|it| it["type"] == "PodResizePending" && it["reason"] == "Infeasible");
-    let held = larger(&given, &amounts(&status["resources"]["requests"]));
-    if infeasible { held } else { larger(&wanted, &held) }
+    if infeasible && !held.is_empty() { held } else { larger(&wanted, &held) }
 }

@@ -3,7 +3,7 @@
 use super::World;
 use super::machine::cordoned;
 use super::manifest::{Amounts, amount, amounts, label, name, plus, text};
-use super::readings::ZONE_TOTAL_COUNTS_CORDONED;
+use super::readings::{ZONE_FREE_COUNTS_LENT, ZONE_TOTAL_COUNTS_CORDONED};
 use super::requests::of_pod;
 use serde_json::Value;
 
@@ -101,7 +101,8 @@ pub fn free_in_zone(world: &World, node: &Value, resource: &str) -> (i128, i128)
     for machine in world.nodes.iter().filter(|machine| zone(machine) == zone(node)) {
         let allocatable = amount(&amounts(&machine["status"]["allocatable"]), resource);
         if !cordoned(machine) {
-            free += (allocatable - amount(&taken(world, machine, |_| true), resource)).max(0);
+            let lent = if ZONE_FREE_COUNTS_LENT { lent(world, machine, resource) } else { 0 };
+            free += (allocatable + lent - amount(&taken(world, machine, |_| true), resource)).max(0);
         }
         if !cordoned(machine) || ZONE_TOTAL_COUNTS_CORDONED {
             total += allocatable;

@@ -3,7 +3,7 @@
 use crate::reference::compare::{compare, difference};
 use crate::reference::generate::{Dice, world, worlds};
 use crate::reference::manifest::{key, name, node_of};
-use crate::reference::preempt::{check_preemption, preemptable};
+use crate::reference::preempt::{check_preemption, once_gone, preemptable};
 use crate::reference::shrink::shrink;
 use crate::reference::{FILTERS, SCORES, World, feasible, feasible_nodes, refusals, scores};
 use proptest::prelude::*;
@@ -108,7 +108,7 @@ fn some_choice(world: &World, pod: &serde_json::Value, machine: &str, everybody:
     while let Some(i) = (0..gone.len()).find(|i| {
         let mut fewer = gone.clone();
         fewer.remove(*i);
-        refusals(&world.without(&fewer), pod, node).is_empty()
+        once_gone(world, &fewer, pod, node).is_empty()
     }) {
         gone.remove(i);
     }

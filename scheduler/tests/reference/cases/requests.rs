@@ -82,6 +82,17 @@ fn a_resize_holds_the_larger_of_wanted_and_given() {
     let waiting =
         with(json!({"spec": spec, "status": {"containerStatuses": status("x", "500m")}}), "spec.nodeName", Value::Null);
     check(waiting, 200);
+    let running = |runs: &str| json!([{"name": "x", "allocatedResources": {"cpu": "300m"}, "resources": {"requests": {"cpu": runs}}}]);
+    check(json!({"spec": spec, "status": {"containerStatuses": running("500m")}}), 500);
+    check(json!({"spec": spec, "status": {"containerStatuses": running("100m")}}), 300);
+    // What the machine can never grant is not held; what is only put off is.
+    let pending = |reason: &str, given: &str| {
+        let conditions = json!([{"type": "PodResizePending", "status": "True", "reason": reason}]);
+        json!({"spec": spec, "status": {"containerStatuses": status("x", given), "conditions": conditions}})
+    };
+    check(pending("Infeasible", "100m"), 100);
+    check(pending("Deferred", "100m"), 200);
+    check(pending("Infeasible", "300m"), 300);
     // Sidecars can be resized, ordinary init containers cannot.
     let init = |init: Value| {
         let spec = json!({"nodeName": "m", "containers": [], "initContainers": [init]});
