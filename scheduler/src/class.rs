@@ -27,10 +27,18 @@ pub struct Class {
     pub ask: Ask,
     /// By their place in [`PLUGINS`].
     pub checks: Vec<(usize, Box<dyn Check>)>,
-    pub scores: Vec<(i64, Box<dyn Score>)>,
+    /// With their weights.
+    pub scores: Vec<(usize, i64, Box<dyn Score>)>,
     /// Whether what happens on one machine changes the answer about others.
     pub spans_machines: bool,
     uses: Uses,
+}
+
+impl Class {
+    /// What the plugin of this name prefers for the class.
+    pub fn score(&self, plugin: &str) -> Option<&dyn Score> {
+        self.scores.iter().find(|(at, _, _)| PLUGINS[*at].name == plugin).map(|(_, _, score)| &**score)
+    }
 }
 
 /// Whether two pods of a spec look alike to the rules.
@@ -133,7 +141,7 @@ fn prepare(snapshot: &mut Snapshot, info: &PodInfo, profile: Option<&Profile>, i
             continue;
         }
         if let Some(score) = plugin.score.and_then(|score| score(&mut preparing)) {
-            scores.push((weight, score));
+            scores.push((at, weight, score));
         }
     }
     let spans_machines = checks.iter().any(|(_, check)| check.spans_machines());

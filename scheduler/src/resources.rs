@@ -73,11 +73,14 @@ impl Resources {
         }
         let (mut sidecars, mut peak) = (Resources::default(), Resources::default());
         for container in &spec.init_containers {
-            let own = requests(container, &status.init_container_statuses);
+            let is_sidecar = container.restart_policy == "Always";
+            // Only what goes on running can be resized.
+            let statuses: &[ContainerStatus] = if is_sidecar { &status.init_container_statuses } else { &[] };
+            let own = requests(container, statuses);
             let mut while_starting = own.clone();
             while_starting.add(&sidecars);
             peak.raise(&while_starting);
-            if container.restart_policy == "Always" {
+            if is_sidecar {
                 sidecars.add(&own);
             }
         }

@@ -144,7 +144,7 @@ fn best(snapshot: &Snapshot, class: &Class, seed: u64, scratch: &mut Scratch) ->
     }
     totals.clear();
     totals.resize(feasible.len(), 0);
-    for (weight, score) in &class.scores {
+    for (_, weight, score) in &class.scores {
         scores.clear();
         score.score(snapshot, feasible, scores);
         scaled(score.scale(), scores);

@@ -9,7 +9,6 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-
 use super::life::Life;
 use crate::api::Pod;
 use crate::pod::{self, Event, Facts, ImageOutcome, Level, Now, State};

@@ -367,7 +367,7 @@ impl Snapshot {
         topology.put(machine, own.as_ref().map(|face| face.labels));
         sets.put(machine, own.as_ref());
         let zone = topology.domain(ZONE_KEY, machine).map_or(0, |zone| zone + 1);
-        room.set_zone(machine, (own.is_some() && !cordoned).then_some(zone));
+        room.set_zone(machine, zone, own.is_some() && !cordoned);
         matching.machine(Map { topology, sets }, machine, pods.members(machine), true);
         self.recount_owners(machine, 1);
     }

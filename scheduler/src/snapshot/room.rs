@@ -230,15 +230,14 @@ impl Room {
         self.changed(machine, |room| room.lendable[machine] = lendable);
     }
 
-    /// In which zone the machine counts; `None` when it takes nobody.
-    pub fn set_zone(&mut self, machine: Machine, zone: Option<usize>) {
-        let needed = zone.unwrap_or(0) + 1;
-        if self.zones.len() < needed {
-            self.zones.resize(needed, Zone::default());
+    /// In which zone the machine is, and whether it counts there: one that takes nobody does not.
+    pub fn set_zone(&mut self, machine: Machine, zone: usize, counts: bool) {
+        if self.zones.len() <= zone {
+            self.zones.resize(zone + 1, Zone::default());
         }
         self.sum_zone(machine, -1);
-        self.in_zone[machine] = zone.is_some();
-        self.zone[machine] = u32::try_from(zone.unwrap_or(0)).unwrap_or(0);
+        self.in_zone[machine] = counts;
+        self.zone[machine] = u32::try_from(zone).unwrap_or(0);
         self.sum_zone(machine, 1);
     }
 

@@ -2,5 +2,6 @@
 //! that random clusters make each rule decide often. Sibling test files take the reference with `mod reference;`.
 
 mod cases;
+mod core;
 #[path = "mod.rs"]
 mod reference;

@@ -23,7 +23,7 @@ pub const EMPTY_BUDGET_SELECTOR_COVERS_ALL: bool = true;
 pub const ZONE_TOTAL_COUNTS_CORDONED: bool = false;
 
 /// Is the room that a machine may lend to batch, and has not lent yet, free for the zone's reserve?
-pub const ZONE_FREE_COUNTS_LENT: bool = false;
+pub const ZONE_FREE_COUNTS_LENT: bool = true;
 
 /// Must the zone keep its reserve, too, when a pod makes room for itself by preemption?
-pub const PREEMPTION_KEEPS_THE_RESERVE: bool = true;
+pub const PREEMPTION_KEEPS_THE_RESERVE: bool = false;

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use gantry_apimachinery::labels::Selector;
+
 use super::{Check, Checked, Preparing, Reason, Scale, Score, Scored, node_affinity};
 use crate::pod::{PodInfo, PodRule, Spread};
 use crate::snapshot::{Machine, MatchRule, NodeRule, Placed, Snapshot, ViewId};
@@ -35,7 +37,10 @@ fn constraints(preparing: &mut Preparing, required: bool) -> Vec<Constraint> {
     rules
         .map(|rule| {
             let namespaces = BTreeSet::from([info.namespace.clone()]);
-            let matched = PodRule { selector: rule.selector.clone(), namespaces, namespace_selector: None };
+            // Kubernetes counts nobody for a selector that selects everybody.
+            let all = rule.selector.is_everything();
+            let selector = if all { Selector::nothing() } else { rule.selector.clone() };
+            let matched = PodRule { selector, namespaces, namespace_selector: None };
             let matched = MatchRule { rules: vec![matched], living: true };
             Constraint {
                 view: preparing.view(&matched, &rule.topology_key, Some(eligible(info, rule))),
