@@ -15,12 +15,19 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::{entropy, jittered};
 use crate::client::Client;
 use crate::error::ApiError;
-use election::{Action, Election, Lease, RETRY_MS};
+pub use election::Timing;
+use election::{Action, Election, Lease};
 
 /// Competes for the lease `ns/name` until `cancel`; while this process holds it, `task` runs with a token that is
 /// cancelled when the lease is lost or given up. Returns once the task has ended and the lease is released.
-pub async fn run<F, Fut>(client: Client, ns: &str, name: &str, identity: &str, cancel: CancellationToken, task: F)
-where
+pub async fn run<F, Fut>(
+    client: Client,
+    (ns, name): (&str, &str),
+    identity: &str,
+    timing: Timing,
+    cancel: CancellationToken,
+    task: F,
+) where
     F: FnMut(CancellationToken) -> Fut,
     Fut: Future<Output = ()>,
 {
@@ -28,7 +35,7 @@ where
         client,
         ns: ns.to_owned(),
         name: name.to_owned(),
-        election: Election::new(identity),
+        election: Election::new(identity, timing),
         clock: Arc::new(SystemClock),
     };
     elector.run(cancel, task).await;
@@ -73,7 +80,7 @@ impl Elector {
     /// Until this process holds the lease.
     async fn acquire(&mut self) {
         while !self.attempt().await {
-            let retry = Duration::from_millis(RETRY_MS);
+            let retry = Duration::from_millis(self.election.retry_ms());
             tokio::time::sleep(jittered(retry, retry / 5, entropy())).await;
         }
     }
@@ -84,7 +91,7 @@ impl Elector {
             let left_ms = self.election.holds_for_ms(self.clock.boottime_ms());
             tokio::select! {
                 () = leading.cancelled() => return,
-                () = tokio::time::sleep(Duration::from_millis(RETRY_MS.min(left_ms))) => {}
+                () = tokio::time::sleep(Duration::from_millis(self.election.retry_ms().min(left_ms))) => {}
             }
             let left_ms = self.election.holds_for_ms(self.clock.boottime_ms());
             // An attempt that hangs must not outlast the lease.

@@ -36,6 +36,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use gantry_apimachinery::clock::SystemClock;
+use gantry_client::leader::Timing;
 use gantry_client::{Client, Metrics};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -133,10 +134,12 @@ async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> 
     let Some(election) = config.leader_election.clone() else { return lead(config, client, cancel).await };
     let LeaderElection { namespace, name, identity } = election;
     let (work, config) = (client.clone(), Arc::new(config));
-    let led = gantry_client::leader::run(client, &namespace, &name, &identity, cancel.clone(), move |token| {
+    let task = move |token| {
         let (config, client) = ((*config).clone(), work.clone());
         async move { drop(lead(config, client, token).await) }
-    });
+    };
+    let lease = (&*namespace, &*name);
+    let led = gantry_client::leader::run(client, lease, &identity, Timing::USUAL, cancel.clone(), task);
     led.await;
     if cancel.is_cancelled() { Ok(()) } else { Err(Error::Ended) }
 }

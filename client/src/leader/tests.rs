@@ -60,7 +60,7 @@ impl Fixture {
             client: mock::client(move |request| server.lock().answer(&request)),
             ns: "kube-system".into(),
             name: "l".into(),
-            election: Election::new(identity),
+            election: Election::new(identity, Timing::USUAL),
             clock: Arc::new(self.clock.clone()),
         }
     }

@@ -7,16 +7,32 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::{Bind, BindOutcome, Effect, Engine, Event};
+use super::super::{Bind, BindOutcome, Effect, Engine, Event, Inline, Work, Workers};
 use super::model::{Store, Told, pod};
+use crate::schedule::{Decision, Scratch};
+use crate::snapshot::Snapshot;
 
 const MACHINES: [&str; 3] = ["m0", "m1", "m2"];
 /// Members that start together.
 const GANG: usize = 3;
 
+/// Proposes for several pods from one snapshot, as threads do.
+struct Several;
+
+impl Workers for Several {
+    fn width(&self) -> usize {
+        3
+    }
+
+    fn propose(&self, snapshot: &Snapshot, work: &[Work], scratch: &mut Scratch) -> Vec<Decision> {
+        Inline.propose(snapshot, work, scratch)
+    }
+}
+
 /// One scheduler with its three watches and what is under way to and from the store.
 struct Member {
     engine: Engine,
+    several: bool,
     pods_at: usize,
     nodes_at: usize,
     allocations_at: usize,
@@ -56,9 +72,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 impl Member {
-    fn new() -> Self {
+    fn new(several: bool) -> Self {
         Member {
             engine: Engine::new("default-scheduler"),
+            several,
             pods_at: 0,
             nodes_at: 0,
             allocations_at: 0,
@@ -69,7 +86,11 @@ impl Member {
     }
 
     fn step(&mut self, store: &Store, now_ms: u64, event: Event) {
-        for effect in self.engine.step(now_ms, event) {
+        let effects = match event {
+            Event::Decide { seed, most } if self.several => self.engine.decide(now_ms, seed, most, &Several),
+            event => self.engine.step(now_ms, event),
+        };
+        for effect in effects {
             match effect {
                 Effect::Bind { binds, gang } => self.binds.push_back((binds, gang.is_some())),
                 Effect::ReadAllocation(node) => {
@@ -142,7 +163,7 @@ impl World {
         World {
             gone_of: BTreeMap::from([("g0", 0), ("g1", 0)]),
             store,
-            members: [Member::new(), Member::new()],
+            members: [Member::new(false), Member::new(true)],
             now_ms: 0,
             made: 0,
         }
@@ -180,7 +201,7 @@ impl World {
             }
             Step::Watch(who, kind) => self.members[who].watch(&self.store, self.now_ms, kind),
             Step::Decide(who, seed) => {
-                self.members[who].step(&self.store, self.now_ms, Event::Decide { seed, most: 3 });
+                self.members[who].step(&self.store, self.now_ms, Event::Decide { seed, most: 4 });
             }
             Step::Bind(who, lost) => self.bind(who, lost),
             Step::Answer(who) => {
