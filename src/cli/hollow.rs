@@ -16,12 +16,12 @@ use std::path::PathBuf;
 /// SIGUSR1 pauses the reports of pods' statuses, SIGUSR2 lets them go on. The Nodes stay when it ends: `kubectl delete nodes -l
 /// gantry.dev/machine-class` removes them. More is in docs/hollow.md.
 #[derive(Args, Debug, Clone)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, verbatim_doc_comment)]
+#[command(args_conflicts_with_subcommands = true, verbatim_doc_comment)]
 pub struct HollowArgs {
     #[command(subcommand)]
     pub command: Option<HollowCommand>,
     #[command(flatten)]
-    pub fleet: Option<FleetArgs>,
+    pub fleet: FleetArgs,
 }
 
 #[derive(Subcommand, Debug, Clone)]
@@ -41,7 +41,7 @@ pub enum HollowCommand {
 pub struct FleetArgs {
     /// How many machines
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub nodes: u32,
+    pub nodes: Option<u32>,
     /// The kubeconfig that `gantry hollow access` made [default: pki/hollow.kubeconfig in the data directory]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,

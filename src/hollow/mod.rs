@@ -26,8 +26,7 @@ pub async fn run(args: HollowArgs) -> anyhow::Result<()> {
         (Some(HollowCommand::Access(access)), _) => access::run(access).await,
         (Some(HollowCommand::Workload(workload)), _) => workload::run(workload).await,
         (Some(HollowCommand::Profile { name }), _) => profile(&name),
-        (None, Some(fleet)) => machines(fleet).await,
-        (None, None) => Err(Problem::new("say how many machines: `gantry hollow --nodes N`").into()),
+        (None, fleet) => machines(fleet).await,
     }
 }
 
@@ -47,6 +46,9 @@ fn read(path: &Path) -> Result<String, Problem> {
 }
 
 async fn machines(args: FleetArgs) -> anyhow::Result<()> {
+    let Some(nodes) = args.nodes else {
+        return Err(Problem::new("say how many machines: `gantry hollow --nodes N`").into());
+    };
     let profile = match &args.profile {
         None => FleetProfile::built_in(),
         Some(path) => FleetProfile::parse(&read(path)?)
@@ -67,7 +69,7 @@ async fn machines(args: FleetArgs) -> anyhow::Result<()> {
     let config = HollowConfig {
         profile,
         seed: args.seed,
-        machines: args.nodes,
+        machines: nodes,
         first: args.first,
         watch_per_machine: args.watch_per_node,
         events: !args.no_events,
