@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use gantry_apimachinery::clock::{Clock, SystemClock};
 use gantry_apimachinery::kinds;
-use gantry_apimachinery::time::Timestamp;
 use gantry_client::{ApiError, Client, DeleteOptions, EventRecorder, EventType, ObjectRef, Patch};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::explanations::Explanations;
 use crate::api::{NodeAllocation, PlacementReview};
 use crate::engine::{Bind, BindOutcome, Effect, Event, Victim};
 use crate::explain::report::Report;
@@ -29,6 +29,7 @@ pub(super) struct Effects {
     answers: UnboundedSender<Event>,
     binds: Vec<Vec<Bind>>,
     under_way: Arc<tokio::sync::Semaphore>,
+    explanations: Explanations,
 }
 
 #[derive(Deserialize)]
@@ -48,7 +49,8 @@ struct ItemResult {
 impl Effects {
     pub fn new(client: Client, recorder: EventRecorder, answers: UnboundedSender<Event>) -> Self {
         let under_way = Arc::new(tokio::sync::Semaphore::new(BATCHES));
-        Effects { client, recorder, answers, binds: Vec::new(), under_way }
+        let explanations = Explanations::start(client.clone(), recorder.clone(), answers.clone());
+        Effects { client, recorder, answers, binds: Vec::new(), under_way, explanations }
     }
 
     /// Starts one effect; binds wait for `flush`.
@@ -56,8 +58,9 @@ impl Effects {
         match effect {
             Effect::Bind { binds, gang: None } => self.binds.push(binds),
             Effect::Bind { binds, gang: Some(gang) } => self.send(binds, Some(gang)),
-            Effect::Explain { pod, message, since } => self.explain(pod, &message, since),
+            Effect::Explain { pod, message, since } => self.explanations.tell(pod, message, since),
             Effect::Scheduled { pod, node, .. } => {
+                self.explanations.forget(&pod.uid);
                 let (ns, name) = (&pod.namespace, &pod.name);
                 let message = format!("Successfully assigned {ns}/{name} to {node}");
                 self.recorder.event(&about(&pod), EventType::Normal, "Scheduled", &message);
@@ -92,24 +95,6 @@ impl Effects {
             for (bind, outcome) in batch.into_iter().zip(outcomes) {
                 // Without a listener the scheduler has ended.
                 drop(answers.send(Event::Bind { uid: bind.pod.uid.clone(), outcome }));
-            }
-        });
-    }
-
-    fn explain(&self, pod: Arc<PodInfo>, message: &str, since: Option<Timestamp>) {
-        self.recorder.event(&about(&pod), EventType::Warning, "FailedScheduling", message);
-        let since = since.unwrap_or_else(|| SystemClock.now());
-        let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-            "message": message, "lastProbeTime": null, "lastTransitionTime": since});
-        let answers = self.answers.clone();
-        let write = self.status(&pod, json!({"conditions": [condition]}));
-        tokio::spawn(async move {
-            match write.await {
-                Err(error) if !error.is_not_found() && !error.is_conflict() => {
-                    tracing::warn!(pod = pod.key(), error = error.chain(), "an explanation was not written");
-                    drop(answers.send(Event::ExplainFailed(pod.uid.clone())));
-                }
-                _ => {}
             }
         });
     }
@@ -204,7 +189,7 @@ impl Effects {
     }
 }
 
-fn about(pod: &PodInfo) -> ObjectRef {
+pub(super) fn about(pod: &PodInfo) -> ObjectRef {
     ObjectRef {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),

@@ -2,6 +2,7 @@
 //! tick. Decides nothing.
 
 mod effects;
+mod explanations;
 mod feed;
 mod numbers;
 mod workers;
