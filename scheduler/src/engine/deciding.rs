@@ -10,7 +10,7 @@ use crate::explain;
 use crate::plugins::Wake;
 use crate::pod::PodInfo;
 use crate::queue::Found;
-use crate::schedule::{Decision, Placement, Scratch, does, schedule};
+use crate::schedule::{Decision, Scratch, does, schedule};
 use crate::snapshot::{Machine, Snapshot};
 
 /// Teams' shares are asked again this often.
@@ -133,7 +133,17 @@ impl Engine {
             if held.is_some() { schedule(&self.snapshot, &class, seed, &mut self.scratch) } else { decision };
         match decision {
             Decision::Placement(placement) => {
-                self.placed(&info, &class, &placement, alone || held.is_some(), held.map(|(m, _)| m), now_ms, effects);
+                let is_sure = alone || held.is_some();
+                let still = |machine: &&Machine| is_sure || does(&self.snapshot, &class, **machine);
+                let Some(machine) = placement.choices.iter().find(still).copied() else {
+                    // Others were faster; the next turn sees what they took.
+                    self.queue.again(&info.uid);
+                    return;
+                };
+                if let Some((held, _)) = held.filter(|(held, _)| *held != machine) {
+                    self.news.on(Wake::POD_GONE, held);
+                }
+                self.placed(&info, &class, machine, now_ms, effects);
             }
             Decision::Unschedulable(none) if none.is_catching_up() => {
                 self.keep(&info, held);
@@ -152,21 +162,10 @@ impl Engine {
         &mut self,
         info: &Arc<PodInfo>,
         class: &Arc<Class>,
-        placement: &Placement,
-        is_sure: bool,
-        held: Option<Machine>,
+        machine: Machine,
         now_ms: u64,
         effects: &mut Vec<Effect>,
     ) {
-        let still = |machine: &&Machine| is_sure || does(&self.snapshot, class, **machine);
-        let Some(machine) = placement.choices.iter().find(still).copied() else {
-            // Others were faster; the next turn sees what they took.
-            self.queue.again(&info.uid);
-            return;
-        };
-        if let Some(held) = held.filter(|held| *held != machine) {
-            self.news.on(Wake::POD_GONE, held);
-        }
         let assumed = self.snapshot.assume(info.clone(), machine);
         self.news.on(Wake::POD_PLACED, machine);
         let team = self.snapshot.team(&info.namespace);

@@ -65,7 +65,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn pod(&mut self, pod: &Arc<Pod>, now_ms: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn pod(&mut self, pod: &Arc<Pod>, now_ms: u64) {
         let uid = pod.metadata.uid.as_str();
         if pod.is_ended() {
             return self.pod_gone(uid);
@@ -107,12 +107,12 @@ impl Engine {
         self.queue.put(info.clone(), band, team);
         self.gang_pending(&info);
         if renominated && let Some(machine) = self.snapshot.find(&nominated) {
-            self.renominate(&info, machine, effects);
+            self.renominate(&info, machine);
         }
     }
 
     /// Somebody before us made room for the pod: it is kept.
-    fn renominate(&mut self, info: &Arc<PodInfo>, machine: Machine, _: &mut [Effect]) {
+    fn renominate(&mut self, info: &Arc<PodInfo>, machine: Machine) {
         let going = self.snapshot.pods_on(machine).filter(|placed| placed.info.deleting);
         let victims: BTreeSet<Arc<str>> = going.map(|placed| placed.info.uid.clone()).collect();
         if !victims.is_empty() {
@@ -165,7 +165,7 @@ impl Engine {
         self.news.on(Wake::POD_GONE, machine);
     }
 
-    pub(super) fn all_pods(&mut self, pods: &[Arc<Pod>], now_ms: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn all_pods(&mut self, pods: &[Arc<Pod>], now_ms: u64) {
         let present: BTreeSet<&str> = pods.iter().map(|p| p.metadata.uid.as_str()).collect();
         let placed = self.snapshot.placed().filter(|p| p.standing == Standing::Stored).map(|p| p.info.uid.clone());
         let known: BTreeSet<Arc<str>> = placed.chain(self.pending.keys().cloned()).collect();
@@ -173,7 +173,7 @@ impl Engine {
             self.pod_gone(uid);
         }
         for pod in pods {
-            self.pod(pod, now_ms, effects);
+            self.pod(pod, now_ms);
         }
     }
 

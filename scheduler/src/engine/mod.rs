@@ -115,7 +115,7 @@ impl Engine {
             Event::NodeGone(name) => self.node_gone(&name),
             Event::Allocation(allocation) => self.allocation(&allocation, &mut effects),
             Event::AllocationGone(name) => self.snapshot.allocation_deleted(&name),
-            Event::Pod(pod) => self.pod(&pod, now_ms, &mut effects),
+            Event::Pod(pod) => self.pod(&pod, now_ms),
             Event::PodGone(uid) => self.pod_gone(&uid),
             Event::Class(class) => self.class(&class),
             Event::ClassGone(name) => self.snapshot.class_deleted(&name),
@@ -131,7 +131,7 @@ impl Engine {
             Event::ReviewGone(name) => drop(self.reviews.remove(&name)),
             Event::AllNodes(nodes) => self.all_nodes(&nodes),
             Event::AllAllocations(all) => self.all_allocations(&all, &mut effects),
-            Event::AllPods(pods) => self.all_pods(&pods, now_ms, &mut effects),
+            Event::AllPods(pods) => self.all_pods(&pods, now_ms),
             Event::AllClasses(all) => self.all_classes(&all),
             Event::AllNamespaces(all) => self.all_namespaces(&all),
             Event::AllBudgets(all) => self.all_budgets(&all),
@@ -153,7 +153,9 @@ impl Engine {
 
     /// Whether `Decide` has something to do now.
     pub fn has_ready(&self) -> bool {
-        self.queue.has_ready() || !self.reviews.is_empty() || (!self.news.is_empty() && self.queue.sleeping().len() > 0)
+        self.queue.has_ready()
+            || !self.reviews.is_empty()
+            || (!self.news.is_empty() && !self.queue.sleeping().is_empty())
     }
 
     /// When `Decide` will have something to do without any other event.

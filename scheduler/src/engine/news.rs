@@ -46,8 +46,8 @@ impl News {
 fn may_do(snapshot: &Snapshot, class: &Class, machine: Machine) -> bool {
     let lesser = || crate::schedule::held_for_lesser(snapshot, class, machine);
     // Whether the machine's own news has arrived is asked when the pod is decided: it stalls until then.
-    let alone = |check: &&Box<dyn Check>| !check.spans_machines() && !check.is_passing();
-    let checks = || class.checks.iter().map(|(_, check)| check).filter(alone);
+    let alone = |check: &&dyn Check| !check.spans_machines() && !check.is_passing();
+    let checks = || class.checks.iter().map(|(_, check)| &**check).filter(alone);
     let held = || {
         let lesser = lesser();
         let mut reasons = Vec::new();

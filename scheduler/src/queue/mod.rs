@@ -99,7 +99,7 @@ impl Queue {
     /// The next pod. The caller owes a `remove`, `retry`, `again` or `sleep`.
     pub fn take(&mut self, now_ms: u64) -> Option<Arc<PodInfo>> {
         self.release_due(now_ms);
-        let uid = self.ready.next()?.uid;
+        let uid = self.ready.first()?.uid;
         self.take_one(&uid, now_ms)
     }
 

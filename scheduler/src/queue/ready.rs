@@ -93,7 +93,7 @@ impl Ready {
     }
 
     /// The next pod's place. It stays until it is removed.
-    pub fn next(&mut self) -> Option<Rank> {
+    pub fn first(&mut self) -> Option<Rank> {
         let level = self.levels.first_key_value()?.1;
         let age = level.first()?;
         let rank = self.by_age.values().find_map(|band| band.get(age))?.clone();

@@ -52,6 +52,10 @@ impl Sleeping {
         self.class_of.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.class_of.is_empty()
+    }
+
     pub fn get(&self, class: u64) -> Option<&Sleepers> {
         self.classes.get(&class)
     }

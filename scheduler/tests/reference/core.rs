@@ -78,7 +78,7 @@ impl Core {
 }
 
 fn budget(budget: &Value) -> Budget {
-    let selector = budget["spec"].get("selector").map(|s| read::<LabelSelector>(s));
+    let selector = budget["spec"].get("selector").map(read::<LabelSelector>);
     let selector = selector.and_then(|s| Selector::from_label_selector(&s).ok()).unwrap_or_else(Selector::nothing);
     let allowed = budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0);
     let namespace = budget["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
