@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use gantry_scheduler::api::{Node, NodeAllocation, Pod};
 use gantry_scheduler::engine::{BindOutcome, Effect, Engine, Event};
+use gantry_scheduler::snapshot::Watch;
 use serde_json::{Value, json};
 
 /// Pods that each machine holds before the measurement.
@@ -47,7 +48,8 @@ fn node(at: usize) -> Arc<Node> {
 }
 
 fn allocation(at: usize) -> Arc<NodeAllocation> {
-    let allocation = json!({"metadata": {"name": format!("node-{at}"), "resourceVersion": "1"}, "writes": 0});
+    let allocation =
+        json!({"metadata": {"name": format!("node-{at}"), "resourceVersion": "1"}, "writes": 0, "by": "Node"});
     Arc::new(serde_json::from_value(allocation).unwrap())
 }
 
@@ -103,7 +105,7 @@ fn cluster(row: &Row) -> Engine {
     for at in 0..row.machines * PER_MACHINE {
         engine.step(0, Event::Pod(pod("placed", at, &format!("node-{}", at % row.machines))));
     }
-    engine.step(0, Event::PodsReached(1));
+    engine.step(0, Event::Reached(Watch::Pods, 1));
     engine
 }
 

@@ -119,7 +119,14 @@ projection! {
     NodeImage { names: Vec<String>, size_bytes: i64, }
     #[derive(Eq, PartialOrd, Ord, Hash)]
     Taint { key: String, value: String, effect: String, }
-    NodeAllocation { metadata: ObjectMeta, writes: u64, }
+    NodeAllocation {
+        metadata: ObjectMeta,
+        writes: u64,
+        bound: u64,
+        by: String,
+        node_at: u64,
+        capacity_at: u64,
+    }
     PriorityClass { metadata: ObjectMeta, value: i64, }
     Namespace { metadata: ObjectMeta, }
     PodGroup { metadata: ObjectMeta, spec: PodGroupSpec, }

@@ -139,6 +139,8 @@ pub struct Tags {
 pub struct PodInfo {
     pub name: Box<str>,
     pub uid: Arc<str>,
+    /// Which state of its spec this is.
+    pub generation: i64,
     pub created_us: i64,
     /// When its machine began with it; `created_us` until then.
     pub started_us: i64,
@@ -163,6 +165,7 @@ impl PodInfo {
         PodInfo {
             name: meta.name.as_str().into(),
             uid: meta.uid.as_str().into(),
+            generation: meta.generation,
             created_us,
             started_us: pod.status.start_time.map_or(created_us, |t| t.micros()),
             deleting: meta.is_deleting(),

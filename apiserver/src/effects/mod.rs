@@ -8,6 +8,7 @@ mod namespace;
 mod node;
 mod service;
 
+use crate::gantry::allocation::Cause;
 use crate::http::Outcome;
 use crate::kinds::value::str_at;
 use crate::rest::call::Call;
@@ -59,10 +60,10 @@ pub async fn of(call: &Call<'_>, object: &mut Value, old: Option<&Value>, attemp
             service::addresses(call, object, old, attempt, &mut effects).await?;
         }
         ("", "pods") if old.is_none() && !str_at(object, "spec.nodeName").is_empty() => {
-            node::takes_room(call, str_at(object, "spec.nodeName"), 1, attempt, &mut effects).await?;
+            node::takes_room(call, str_at(object, "spec.nodeName"), Cause::Pods(1), attempt, &mut effects).await?;
         }
         ("", "pods") if call.subresource == Some("resize") && !str_at(object, "spec.nodeName").is_empty() => {
-            node::takes_room(call, str_at(object, "spec.nodeName"), 1, attempt, &mut effects).await?;
+            node::takes_room(call, str_at(object, "spec.nodeName"), Cause::Pods(1), attempt, &mut effects).await?;
         }
         ("gantry.dev", "batchcapacities") if let Some(old) = old => {
             node::lends(call, Some(object), old, attempt, &mut effects).await?;

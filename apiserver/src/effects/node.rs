@@ -2,7 +2,8 @@
 //! Decides when; what room is belongs to `gantry::room`.
 
 use super::Effects;
-use crate::gantry::{allocation, claim, room};
+use crate::gantry::allocation::{self, Cause};
+use crate::gantry::{claim, room};
 use crate::http::Outcome;
 use crate::kinds::value::str_at;
 use crate::rest::call::Call;
@@ -10,13 +11,13 @@ use gantry_apimachinery::kinds::{AT_MOST_ONE_CLAIM, NODE_ALLOCATION};
 use gantry_store::{Compare, Revision};
 use serde_json::Value;
 
-/// `pods` of the write take room on the machine, or the machine has less: its allocation's version moves. A machine that is not there
+/// Something takes room on the machine: its allocation's version moves. A machine that is not there
 /// has nothing to guard.
-pub async fn takes_room(call: &Call<'_>, node: &str, pods: usize, attempt: u32, effects: &mut Effects) -> Outcome<()> {
+pub async fn takes_room(call: &Call<'_>, node: &str, cause: Cause, attempt: u32, effects: &mut Effects) -> Outcome<()> {
     let Some(current) = call.core.latest(&NODE_ALLOCATION, "", node, attempt > 0).await? else { return Ok(()) };
     let key = NODE_ALLOCATION.key("", node);
     effects.compare.push(Compare::unchanged(key.clone(), Revision(current.revision)));
-    effects.put(key, allocation::bumped(&current.value, pods));
+    effects.put(key, allocation::bumped(&current, cause));
     Ok(())
 }
 
@@ -38,7 +39,7 @@ pub async fn changes(
     effects: &mut Effects,
 ) -> Outcome<()> {
     if old.is_some_and(|old| room::shrinks(&old["status"]["allocatable"], &new["status"]["allocatable"])) {
-        takes_room(call, call.name, 0, attempt, effects).await?;
+        takes_room(call, call.name, Cause::Node, attempt, effects).await?;
     }
     Ok(())
 }
@@ -53,7 +54,7 @@ pub async fn lends(
 ) -> Outcome<()> {
     let new = new.map_or(&Value::Null, |new| &new["spec"]["lendable"]);
     if room::shrinks(&old["spec"]["lendable"], new) {
-        takes_room(call, str_at(old, "metadata.name"), 0, attempt, effects).await?;
+        takes_room(call, str_at(old, "metadata.name"), Cause::Capacity, attempt, effects).await?;
     }
     Ok(())
 }

@@ -16,17 +16,48 @@ use std::sync::Arc;
 
 pub fn fresh(name: &str, uid: &str, created: &str) -> Vec<u8> {
     let metadata = json!({"name": name, "uid": uid, "creationTimestamp": created});
-    json!({"apiVersion": "gantry.dev/v1", "kind": "NodeAllocation", "metadata": metadata, "bound": 0, "writes": 0})
-        .to_string()
-        .into_bytes()
+    json!({"apiVersion": "gantry.dev/v1", "kind": "NodeAllocation", "metadata": metadata, "bound": 0, "by": "Node",
+        "writes": 0})
+    .to_string()
+    .into_bytes()
 }
 
-/// The next version, which comes with `pods` that take room. Who watches pods and has seen so many of this machine's at the version,
-/// or anything past it, has seen all that is behind it.
-pub fn bumped(current: &Value, pods: usize) -> Vec<u8> {
-    let mut next = current.clone();
-    next["bound"] = pods.into();
-    next["writes"] = (current["writes"].as_i64().unwrap_or(0) + 1).into();
+/// What takes room on a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// So many pods of it, written in the same transaction.
+    Pods(usize),
+    /// The Node, which has less.
+    Node,
+    /// Its BatchCapacity, of which less may be lent.
+    Capacity,
+}
+
+/// The next version. It says what whoever decides from it must have seen first: `bound` pods of this machine at this version (or
+/// anything past it), or the Node or the BatchCapacity at this version (`by`), and either of them as of `nodeAt` and `capacityAt`.
+pub fn bumped(current: &Stored, cause: Cause) -> Vec<u8> {
+    let mut next = current.value.clone();
+    let before = match next["by"].as_str() {
+        Some("Node") => Some("nodeAt"),
+        Some("BatchCapacity") => Some("capacityAt"),
+        _ => None,
+    };
+    if let Some(field) = before {
+        next[field] = current.revision.into();
+    }
+    let (bound, by) = match cause {
+        Cause::Pods(pods) => (pods, None),
+        Cause::Node => (0, Some("Node")),
+        Cause::Capacity => (0, Some("BatchCapacity")),
+    };
+    next["bound"] = bound.into();
+    next["writes"] = (next["writes"].as_i64().unwrap_or(0) + 1).into();
+    if let Some(fields) = next.as_object_mut() {
+        match by {
+            Some(by) => drop(fields.insert("by".to_owned(), by.into())),
+            None => drop(fields.remove("by")),
+        }
+    }
     next.to_string().into_bytes()
 }
 

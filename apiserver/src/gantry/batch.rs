@@ -32,6 +32,9 @@ pub struct Item {
     pub uid: String,
     pub node: String,
     pub allocation_version: String,
+    /// The generation of the pod that was decided about; absent: any.
+    #[serde(default)]
+    pub generation: Option<i64>,
     /// Items of one group bind all or none. Empty: alone.
     #[serde(default)]
     pub group: String,
@@ -42,7 +45,8 @@ pub type Answer = Result<u64, Box<Status>>;
 
 impl Item {
     pub fn bind(&self) -> Bind<'_> {
-        Bind { namespace: &self.namespace, name: &self.name, uid: &self.uid, node: &self.node, annotations: None }
+        let Item { namespace, name, uid, node, generation, .. } = self;
+        Bind { namespace, name, uid, node, generation: *generation, annotations: None }
     }
 
     pub fn moved(&self) -> Box<Status> {

@@ -3,9 +3,10 @@
 //! Decides what a bind writes and what a lost race means. A plain `pods/binding` also decides whether the machine has room; a bulk
 //! bind was decided from an allocation version, which must still stand.
 
+use super::allocation::{self, Cause};
+use super::claim;
 use super::pod_text::{PodText, Text};
 use super::room::{self, PodUse};
-use super::{allocation, claim};
 use crate::core::{Core, store_failure};
 use crate::http::Outcome;
 use crate::kinds::priorityclass;
@@ -27,6 +28,8 @@ pub struct Bind<'a> {
     /// Empty: any pod of that name.
     pub uid: &'a str,
     pub node: &'a str,
+    /// Only a pod whose spec is still of this generation. A status may change meanwhile; what the pod asks for may not.
+    pub generation: Option<i64>,
     /// Copied onto the pod.
     pub annotations: Option<&'a Map<String, Value>>,
 }
@@ -70,7 +73,7 @@ pub fn transaction<'a>(machines: impl Iterator<Item = (&'a str, &'a Stored, usiz
         let key = NODE_ALLOCATION.key("", node);
         txn.compare.push(Compare::unchanged(key.clone(), Revision(at.revision)));
         txn.failure.push(Op::get(key.clone()));
-        bumps.push(Op::put(key, allocation::bumped(&at.value, pods)));
+        bumps.push(Op::put(key, allocation::bumped(at, Cause::Pods(pods))));
     }
     for part in parts {
         txn.compare.extend(part.compare);
@@ -112,6 +115,11 @@ impl Bind<'_> {
         let bound = pod.node()?;
         if !bound.is_empty() {
             return Err(self.conflict(&format!("pod {} is already assigned to node {bound:?}", self.name)));
+        }
+        if let Some(decided) = self.generation
+            && pod.generation()? != decided
+        {
+            return Err(self.conflict(&format!("pod {} has another spec than the bind was decided for", self.name)));
         }
         if pod.is_gated()? {
             return Err(self.conflict(&format!("pod {} has non-empty .spec.schedulingGates", self.name)));

@@ -71,6 +71,11 @@ impl<'a> PodText<'a> {
         self.metadata.get("uid").map_or(Ok(Cow::Borrowed("")), |uid| read(uid.get()))
     }
 
+    /// Which state of its spec this is.
+    pub fn generation(&self) -> Outcome<i64> {
+        self.metadata.get("generation").map_or(Ok(0), |generation| read(generation.get()))
+    }
+
     pub fn is_deleted(&self) -> bool {
         self.metadata.contains_key("deletionTimestamp")
     }

@@ -28,6 +28,8 @@ pub async fn bind(call: &Call<'_>, body: &Value) -> Outcome<Status> {
         );
     }
     let bind = Bind {
+        // It is decided here, from the pod as it is.
+        generation: None,
         namespace: call.namespace,
         name: if call.name.is_empty() { given } else { call.name },
         uid: str_at(body, "metadata.uid"),

@@ -75,8 +75,8 @@ impl Sink for Stream {
         self.piece.extend(last.map(Held::Deleted));
     }
 
-    fn reached(&mut self, revision: u64, _: bool) {
-        self.reached = Some(revision);
+    fn reached(&mut self, revision: u64, whole: bool, _: bool) {
+        self.reached = Some(if whole { revision } else { revision.saturating_sub(1) });
     }
 
     async fn flush(&mut self) {

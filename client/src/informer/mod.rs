@@ -228,7 +228,7 @@ impl Sink for Copy {
         self.0.change(|cache| cache.remove(ns, name, last));
     }
 
-    fn reached(&mut self, revision: u64, synced: bool) {
+    fn reached(&mut self, revision: u64, _: bool, synced: bool) {
         self.0.advance(revision, synced);
     }
 

@@ -54,8 +54,8 @@ pub(super) trait Sink: Send {
     fn replace(&mut self, all: Vec<Entry>);
     fn apply(&mut self, object: Entry);
     fn remove(&mut self, ns: &str, name: &str, last: Option<Entry>);
-    /// Everything up to this revision was told; `synced` when a list is complete.
-    fn reached(&mut self, revision: u64, synced: bool);
+    /// Everything before this revision was told, and something of it; all of it when `whole`. `synced` after a list.
+    fn reached(&mut self, revision: u64, whole: bool, synced: bool);
     /// Waits while whoever listens is busy. Called after each piece of the stream.
     fn flush(&mut self) -> impl Future<Output = ()> + Send;
 }
@@ -136,7 +136,7 @@ impl<S: Sink> Reflector<S> {
         };
         self.count(|m, label| m.lists.get_or_create(label).inc());
         self.sink.replace(items);
-        self.reached(&version, true);
+        self.reached(&version, true, true);
         self.sink.flush().await;
         Ok(version)
     }
@@ -198,7 +198,7 @@ impl<S: Sink> Reflector<S> {
                 self.sink.remove(&meta.namespace, &meta.name, None);
             }
             self.progressed = true;
-            self.reached(&meta.resource_version, false);
+            self.reached(&meta.resource_version, event.kind == "BOOKMARK", false);
             return Ok(());
         };
         let version = object.meta().resource_version.clone();
@@ -211,7 +211,8 @@ impl<S: Sink> Reflector<S> {
             _ => {}
         }
         self.progressed = true;
-        self.reached(&version, false);
+        // A transaction that wrote several objects tells each of them with the same revision.
+        self.reached(&version, false, false);
         Ok(())
     }
 
@@ -224,10 +225,10 @@ impl<S: Sink> Reflector<S> {
         read.ok()
     }
 
-    fn reached(&mut self, version: &str, synced: bool) {
+    fn reached(&mut self, version: &str, whole: bool, synced: bool) {
         let revision = version.parse().unwrap_or(0);
         self.from = Some(version.to_owned());
-        self.sink.reached(revision, synced);
+        self.sink.reached(revision, whole, synced);
         self.count(|m, label| m.revision.get_or_create(label).set(revision));
     }
 

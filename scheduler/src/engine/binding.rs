@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Bind, BindOutcome, Effect, Engine};
 use crate::plugins::Wake;
 use crate::pod::PodInfo;
-use crate::snapshot::{Assumed, Machine};
+use crate::snapshot::{Assumed, Machine, Standing};
 
 /// Binds of one machine in one transaction.
 const TOGETHER: usize = 60;
@@ -119,14 +119,23 @@ impl Engine {
     fn boarding(&mut self, together: Vec<Assumed>) -> Option<(Vec<Bind>, Vec<Member>)> {
         let (mut binds, mut members) = (Vec::new(), Vec::new());
         for assumed in together {
-            let still = self.snapshot.placement(assumed.uid());
-            let still = still.is_some_and(|placed| placed.standing == crate::snapshot::Standing::Assumed);
-            let Some(pending) = self.pending.get(assumed.uid()).filter(|_| still) else {
+            let placed = self.snapshot.placement(assumed.uid());
+            let decided =
+                placed.filter(|placed| placed.standing == Standing::Assumed).map(|placed| placed.info.clone());
+            let pending = self.pending.get(assumed.uid());
+            let (Some(pod), Some(pending)) = (decided, pending) else {
                 self.undo(assumed);
                 continue;
             };
+            if pod.spec != pending.info.spec {
+                // It asks for something else by now.
+                let uid = assumed.uid().clone();
+                self.undo(assumed);
+                self.queue.again(&uid);
+                continue;
+            }
             let machine = assumed.machine();
-            let (pod, since_ms) = (pending.info.clone(), pending.since_ms);
+            let since_ms = pending.since_ms;
             binds.push(Bind {
                 pod: pod.clone(),
                 node: self.snapshot.name(machine).to_owned(),

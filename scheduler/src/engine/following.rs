@@ -8,7 +8,7 @@ use super::{Effect, Engine, Pending};
 use crate::api::{Node, NodeAllocation, Pod};
 use crate::plugins::Wake;
 use crate::pod::PodInfo;
-use crate::snapshot::{Machine, Standing};
+use crate::snapshot::{Machine, Standing, Version, Watch};
 
 impl Engine {
     pub(super) fn node(&mut self, node: &Node) {
@@ -37,7 +37,7 @@ impl Engine {
     pub(super) fn allocation(&mut self, read: &NodeAllocation, effects: &mut Vec<Effect>) {
         let name = &read.metadata.name;
         let is_first = self.snapshot.find(name).is_none_or(|m| self.snapshot.allocation(m).version == 0);
-        if !self.snapshot.allocation_applied(name, read.metadata.revision(), read.writes) {
+        if !self.snapshot.allocation_applied(name, Version::read(read)) {
             return;
         }
         if let Some(machine) = self.snapshot.find(name) {
@@ -65,13 +65,13 @@ impl Engine {
         }
     }
 
-    pub(super) fn pod(&mut self, pod: &Arc<Pod>, now_ms: u64) {
+    pub(super) fn pod(&mut self, pod: &Arc<Pod>, now_ms: u64, effects: &mut Vec<Effect>) {
         let uid = pod.metadata.uid.as_str();
         if pod.is_ended() {
             return self.pod_gone(uid);
         }
         if !pod.spec.node_name.is_empty() {
-            return self.bound(pod);
+            return self.bound(pod, effects);
         }
         let scheduler = self.schedulers.get(pod.spec.scheduler_name.as_str()).cloned();
         let ours = scheduler.filter(|_| pod.spec.scheduling_gates.is_empty() && !pod.metadata.is_deleting());
@@ -100,11 +100,12 @@ impl Engine {
             keep_after_ms,
         };
         self.pending.insert(info.uid.clone(), pending);
+        // Also while it is on its way to a machine: should that fail, it is decided as it is now.
+        let (band, team) = (self.snapshot.band(&info.class), self.snapshot.team(&info.namespace));
+        self.queue.put(info.clone(), band, team);
         if self.deciding.contains_key(uid) {
             return;
         }
-        let (band, team) = (self.snapshot.band(&info.class), self.snapshot.team(&info.namespace));
-        self.queue.put(info.clone(), band, team);
         self.gang_pending(&info);
         if renominated && let Some(machine) = self.snapshot.find(&nominated) {
             self.renominate(&info, machine);
@@ -121,7 +122,17 @@ impl Engine {
         }
     }
 
-    fn bound(&mut self, pod: &Arc<Pod>) {
+    fn bound(&mut self, pod: &Arc<Pod>, effects: &mut Vec<Effect>) {
+        self.placed_by_store(pod);
+        if let Some(machine) = self.snapshot.find(&pod.spec.node_name)
+            && self.snapshot.pod_told(machine, pod.metadata.revision())
+        {
+            self.launch(machine, effects);
+            self.unstall();
+        }
+    }
+
+    fn placed_by_store(&mut self, pod: &Pod) {
         let uid = pod.metadata.uid.as_str();
         self.withdraw_pending(uid);
         let info = self.snapshot.adopt(PodInfo::read(pod));
@@ -165,7 +176,7 @@ impl Engine {
         self.news.on(Wake::POD_GONE, machine);
     }
 
-    pub(super) fn all_pods(&mut self, pods: &[Arc<Pod>], now_ms: u64) {
+    pub(super) fn all_pods(&mut self, pods: &[Arc<Pod>], now_ms: u64, effects: &mut Vec<Effect>) {
         let present: BTreeSet<&str> = pods.iter().map(|p| p.metadata.uid.as_str()).collect();
         let placed = self.snapshot.placed().filter(|p| p.standing == Standing::Stored).map(|p| p.info.uid.clone());
         let known: BTreeSet<Arc<str>> = placed.chain(self.pending.keys().cloned()).collect();
@@ -173,7 +184,7 @@ impl Engine {
             self.pod_gone(uid);
         }
         for pod in pods {
-            self.pod(pod, now_ms);
+            self.pod(pod, now_ms, effects);
         }
     }
 
@@ -193,9 +204,9 @@ impl Engine {
         }
     }
 
-    /// The pod watch moved on: machines may be current again.
-    pub(super) fn pods_reached(&mut self, revision: u64, effects: &mut Vec<Effect>) {
-        for machine in self.snapshot.pods_reached(revision) {
+    /// A watch moved on: machines may be current again.
+    pub(super) fn reached(&mut self, watch: Watch, revision: u64, effects: &mut Vec<Effect>) {
+        for machine in self.snapshot.reached(watch, revision) {
             self.launch(machine, effects);
         }
         self.unstall();

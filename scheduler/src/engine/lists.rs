@@ -72,17 +72,21 @@ impl Engine {
 
     pub(super) fn lendable(&mut self, capacity: &BatchCapacity) {
         let name = capacity.name();
-        if self.snapshot.lendable_applied(name, &capacity.spec.lendable)
+        if self.snapshot.lendable_applied(name, Some(&capacity.spec.lendable), capacity.metadata.revision())
             && let Some(machine) = self.snapshot.find(name)
         {
             self.news.on(Wake::MACHINE, machine);
         }
     }
 
+    pub(super) fn lendable_gone(&mut self, last: &BatchCapacity) {
+        self.snapshot.lendable_applied(last.name(), None, last.metadata.revision());
+    }
+
     pub(super) fn all_lendable(&mut self, all: &[Arc<BatchCapacity>]) {
         let known = self.snapshot.lending().map(|name| (String::new(), name.to_owned()));
         for (_, gone) in missing(known, all) {
-            self.snapshot.lendable_applied(&gone, &crate::api::Amounts::new());
+            self.snapshot.lendable_applied(&gone, None, 0);
         }
         all.iter().for_each(|capacity| self.lendable(capacity));
     }

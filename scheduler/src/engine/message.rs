@@ -9,6 +9,7 @@ use crate::api::{
 };
 use crate::explain::report::Report;
 use crate::pod::PodInfo;
+use crate::snapshot::Watch;
 
 /// What the engine hears.
 #[derive(Clone, Debug)]
@@ -29,7 +30,8 @@ pub enum Event {
     Group(Arc<PodGroup>),
     GroupGone((String, String)),
     Lendable(Arc<BatchCapacity>),
-    LendableGone(String),
+    /// Its last state, as of when it went.
+    LendableGone(Arc<BatchCapacity>),
     Review(Arc<PlacementReview>),
     ReviewGone((String, String)),
     /// Changes were lost; this is everything.
@@ -44,8 +46,8 @@ pub enum Event {
     AllReviews(Vec<Arc<PlacementReview>>),
     /// An allocation that was asked for could not be read.
     AllocationUnread(String),
-    /// All pod changes up to here were told.
-    PodsReached(u64),
+    /// All changes of a kind up to here were told; of a revision that several objects share, all.
+    Reached(Watch, u64),
     /// What became of a bind.
     Bind {
         uid: Arc<str>,

@@ -9,7 +9,7 @@ use super::{Checked, Preparing, Reason, Scored, Uses};
 use crate::api::{Node, Pod};
 use crate::pod::{PodInfo, Spec};
 use crate::schedule::scaled;
-use crate::snapshot::{Ask, Snapshot, Tier};
+use crate::snapshot::{Ask, Cause, Snapshot, Tier, Version, Watch};
 
 #[derive(Default)]
 pub(crate) struct Cluster {
@@ -47,8 +47,8 @@ impl Cluster {
         let mut node: Node = serde_json::from_value(node).expect("a node");
         node.metadata.name = name.into();
         self.snapshot.node_applied(&node);
-        self.snapshot.allocation_applied(name, 1, 0);
-        self.snapshot.pods_reached(1);
+        self.snapshot.allocation_applied(name, Version { revision: 1, cause: Cause::Pods(0), ..Version::default() });
+        self.snapshot.reached(Watch::Pods, 1);
         self.snapshot.validate();
     }
 

@@ -210,6 +210,9 @@ async fn bind(client: &Client, batch: &[Bind], gang: Option<&str>) -> Vec<BindOu
             if let Some(gang) = gang {
                 item["group"] = json!(gang);
             }
+            if b.pod.generation > 0 {
+                item["generation"] = json!(b.pod.generation);
+            }
             item
         })
         .collect();

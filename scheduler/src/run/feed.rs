@@ -1,6 +1,8 @@
 //! Turns what the API tells into the engine's events, in an order that keeps its promise: by the time that it hears how far the
 //! pod watch has come, it has heard every pod change up to there. Keeps no copy of anything.
 
+use std::sync::Arc;
+
 use gantry_apimachinery::kinds::{self, Kind};
 use gantry_apimachinery::meta::Object;
 use gantry_client::{Client, Follow, InformerOptions, Metrics, Told};
@@ -12,6 +14,7 @@ use crate::api::{
     BatchCapacity, Namespace, Node, NodeAllocation, PlacementReview, Pod, PodDisruptionBudget, PodGroup, PriorityClass,
 };
 use crate::engine::Event;
+use crate::snapshot::Watch;
 
 /// Events taken at once before decisions are made again.
 const AT_ONCE: usize = 4096;
@@ -131,14 +134,18 @@ trait Heard {
 
 macro_rules! told {
     ($kind:ty, $all:expr, $applied:expr, $deleted:expr) => {
+        told!($kind, $all, $applied, $deleted, |_| None);
+    };
+    ($kind:ty, $all:expr, $applied:expr, $deleted:expr, $reached:expr) => {
         impl Heard for Told<$kind> {
             fn heard(self) -> Option<Event> {
-                let deleted: fn(&$kind) -> Event = $deleted;
+                let deleted: fn(&Arc<$kind>) -> Event = $deleted;
+                let reached: fn(u64) -> Option<Event> = $reached;
                 match self {
                     Told::All(all) => Some($all(all)),
                     Told::Applied(new) => Some($applied(new)),
                     Told::Deleted(last) => Some(deleted(&last)),
-                    Told::Reached(_) => None,
+                    Told::Reached(revision) => reached(revision),
                 }
             }
         }
@@ -151,7 +158,7 @@ impl Heard for Told<Pod> {
             Told::All(all) => Event::AllPods(all),
             Told::Applied(new) => Event::Pod(new),
             Told::Deleted(last) => Event::PodGone(last.metadata.uid.to_string()),
-            Told::Reached(revision) => Event::PodsReached(revision),
+            Told::Reached(revision) => Event::Reached(Watch::Pods, revision),
         })
     }
 }
@@ -164,11 +171,15 @@ fn full_name<T: Object>(object: &T) -> (String, String) {
     (object.meta().namespace.clone(), object.meta().name.clone())
 }
 
-told!(Node, Event::AllNodes, Event::Node, |last| Event::NodeGone(name(last)));
-told!(NodeAllocation, Event::AllAllocations, Event::Allocation, |last| Event::AllocationGone(name(last)));
-told!(PriorityClass, Event::AllClasses, Event::Class, |last| Event::ClassGone(name(last)));
-told!(Namespace, Event::AllNamespaces, Event::Namespace, |last| Event::NamespaceGone(name(last)));
-told!(PodDisruptionBudget, Event::AllBudgets, Event::Budget, |last| Event::BudgetGone(full_name(last)));
-told!(PodGroup, Event::AllGroups, Event::Group, |last| Event::GroupGone(full_name(last)));
-told!(BatchCapacity, Event::AllLendable, Event::Lendable, |last| Event::LendableGone(name(last)));
-told!(PlacementReview, Event::AllReviews, Event::Review, |last| Event::ReviewGone(full_name(last)));
+told!(Node, Event::AllNodes, Event::Node, |last| Event::NodeGone(name(&**last)), |revision| {
+    Some(Event::Reached(Watch::Nodes, revision))
+});
+told!(NodeAllocation, Event::AllAllocations, Event::Allocation, |last| Event::AllocationGone(name(&**last)));
+told!(PriorityClass, Event::AllClasses, Event::Class, |last| Event::ClassGone(name(&**last)));
+told!(Namespace, Event::AllNamespaces, Event::Namespace, |last| Event::NamespaceGone(name(&**last)));
+told!(PodDisruptionBudget, Event::AllBudgets, Event::Budget, |last| Event::BudgetGone(full_name(&**last)));
+told!(PodGroup, Event::AllGroups, Event::Group, |last| Event::GroupGone(full_name(&**last)));
+told!(BatchCapacity, Event::AllLendable, Event::Lendable, |last| Event::LendableGone(last.clone()), |revision| {
+    Some(Event::Reached(Watch::Capacities, revision))
+});
+told!(PlacementReview, Event::AllReviews, Event::Review, |last| Event::ReviewGone(full_name(&**last)));

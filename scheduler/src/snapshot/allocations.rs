@@ -1,33 +1,96 @@
-//! From which version of a machine's `NodeAllocation` a bind may be decided: only once every pod behind it is counted.
+//! From which version of a machine's `NodeAllocation` a bind may be decided: only once everything behind it is counted.
+//!
+//! A version says what it came with: so many pods of the machine, or the Node that has less, or the BatchCapacity of which less
+//! may be lent. The watches of these tell at their own speeds, so each is asked how far it has come.
 
 use std::collections::BTreeSet;
 
 use super::Machine;
+use crate::api::NodeAllocation;
 use crate::bits::Bits;
+
+/// What a version came with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// So many pods, all at this revision.
+    Pods(u64),
+    #[default]
+    Node,
+    Capacity,
+}
+
+/// A version of a machine's `NodeAllocation` as it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    pub revision: u64,
+    pub writes: u64,
+    pub cause: Cause,
+    /// The last version before this one that came with the Node, or with the BatchCapacity.
+    pub node_at: u64,
+    pub capacity_at: u64,
+}
+
+impl Version {
+    pub fn read(object: &NodeAllocation) -> Self {
+        let cause = match object.by.as_str() {
+            "Node" => Cause::Node,
+            "BatchCapacity" => Cause::Capacity,
+            _ => Cause::Pods(object.bound),
+        };
+        let (node_at, capacity_at) = (object.node_at, object.capacity_at);
+        Version { revision: object.metadata.revision(), writes: object.writes, cause, node_at, capacity_at }
+    }
+}
 
 /// What is known of a machine's `NodeAllocation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
     /// The version that a bind is made conditional on; 0 while there is none.
     pub version: u64,
-    pub writes: u64,
-    /// The pod watch must have reached this before anything is decided from `version`.
-    pub floor: u64,
-    /// What `floor` was before `version` came.
-    before: u64,
+    writes: u64,
+    cause: Cause,
+    /// Everything in the pod watch up to here must be counted, apart from `version` itself.
+    pods_floor: u64,
+    /// The Node and the BatchCapacity must be known as of these.
+    node_floor: u64,
+    capacity_floor: u64,
+    /// `version` itself is a bind of ours: nothing has to be seen of it.
+    is_own: bool,
     /// A bind from `version` was refused, so it is not the current one.
     pub doubted: bool,
+}
+
+/// Whose watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    Pods,
+    Nodes,
+    Capacities,
+}
+
+/// How far the watches have told of a machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    node: u64,
+    capacity: u64,
+    /// The last revision of any of its pods, and how many were of it.
+    pods: u64,
+    at_once: u64,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Allocations {
     known: Vec<Allocation>,
-    /// The revision of the Node itself.
-    node_versions: Vec<u64>,
-    pod_revision: u64,
+    seen: Vec<Seen>,
+    /// Every pod change up to here was told, and every change of nodes and of what may be lent.
+    passed: u64,
+    nodes_passed: u64,
+    capacities_passed: u64,
     current: Bits,
-    /// Machines whose floor the pod watch has not reached, by floor.
+    /// Machines whose version waits for the pod watch, by how far it must come.
     behind: BTreeSet<(u64, Machine)>,
+    /// Machines whose version waits for another watch.
+    waiting: BTreeSet<Machine>,
 }
 
 impl Allocations {
@@ -35,8 +98,8 @@ impl Allocations {
         self.known[machine]
     }
 
-    pub fn pod_revision(&self) -> u64 {
-        self.pod_revision
+    pub fn passed(&self) -> u64 {
+        self.passed
     }
 
     /// Machines that may be decided on: the decision rests on everything that their version stands for.
@@ -46,47 +109,126 @@ impl Allocations {
 
     pub fn grow(&mut self) {
         self.known.push(Allocation::default());
-        self.node_versions.push(0);
+        self.seen.push(Seen::default());
+    }
+
+    /// How far the pod watch must come; 0 when it has.
+    fn pods_missing(&self, machine: Machine) -> u64 {
+        let (known, seen) = (&self.known[machine], &self.seen[machine]);
+        let own = match known.cause {
+            Cause::Pods(pods) if !known.is_own => {
+                let told = seen.pods > known.version || (seen.pods == known.version && seen.at_once >= pods);
+                if told { 0 } else { known.version }
+            }
+            _ => 0,
+        };
+        let floor = own.max(known.pods_floor);
+        if floor <= self.passed { 0 } else { floor }
+    }
+
+    /// Whether the Node and what may be lent of it are known as the version needs them.
+    fn is_known(&self, machine: Machine) -> bool {
+        let (known, seen) = (&self.known[machine], &self.seen[machine]);
+        known.node_floor <= seen.node.max(self.nodes_passed)
+            && known.capacity_floor <= seen.capacity.max(self.capacities_passed)
+    }
+
+    fn refresh(&mut self, machine: Machine) {
+        let (known, is_known) = (&self.known[machine], self.is_known(machine));
+        let is_current = known.version > 0 && !known.doubted && is_known && self.pods_missing(machine) == 0;
+        self.current.set(machine, is_current);
+        if is_known {
+            self.waiting.remove(&machine);
+        } else {
+            self.waiting.insert(machine);
+        }
+    }
+
+    /// The machine's place is free for another one.
+    pub fn reset(&mut self, machine: Machine) {
+        self.set(machine, Allocation::default());
+        self.seen[machine] = Seen::default();
     }
 
     fn set(&mut self, machine: Machine, allocation: Allocation) {
-        self.behind.remove(&(self.known[machine].floor, machine));
+        self.unwatch(machine);
         self.known[machine] = allocation;
-        let reached = allocation.floor <= self.pod_revision;
-        self.current.set(machine, allocation.version > 0 && !allocation.doubted && reached);
-        if !reached {
-            self.behind.insert((allocation.floor, machine));
-        }
+        self.watch(machine);
     }
 
+    fn unwatch(&mut self, machine: Machine) {
+        let missing = self.pods_missing(machine);
+        self.behind.remove(&(missing, machine));
+    }
+
+    fn watch(&mut self, machine: Machine) {
+        let missing = self.pods_missing(machine);
+        if missing > 0 {
+            self.behind.insert((missing, machine));
+        }
+        self.refresh(machine);
+    }
+
+    /// The Node as of this revision; 0 when it is gone.
     pub fn node(&mut self, machine: Machine, revision: u64) {
-        self.node_versions[machine] = revision;
-        self.explain_floor(machine);
+        self.seen[machine].node = revision;
+        self.refresh(machine);
     }
 
-    /// A version that came with a write of the Node has no pod behind it, so there is no pod to wait for.
-    fn explain_floor(&mut self, machine: Machine) {
-        let allocation = self.known[machine];
-        if allocation.version > 0 && allocation.version == self.node_versions[machine] {
-            self.set(machine, Allocation { floor: allocation.before, ..allocation });
+    /// The BatchCapacity as of this revision.
+    pub fn capacity(&mut self, machine: Machine, revision: u64) {
+        self.seen[machine].capacity = self.seen[machine].capacity.max(revision);
+        self.refresh(machine);
+    }
+
+    /// A pod of the machine was told of as of this revision. Returns whether the machine may be decided on only now.
+    pub fn pod(&mut self, machine: Machine, revision: u64) -> bool {
+        self.unwatch(machine);
+        let seen = &mut self.seen[machine];
+        if revision > seen.pods {
+            (seen.pods, seen.at_once) = (revision, 0);
         }
+        seen.at_once += u64::from(revision == seen.pods);
+        let was = self.current.get(machine);
+        self.watch(machine);
+        !was && self.current.get(machine)
     }
 
     /// A version was read. Returns whether it is news.
-    pub fn applied(&mut self, machine: Machine, version: u64, writes: u64) -> bool {
+    pub fn applied(&mut self, machine: Machine, read: Version) -> bool {
         let known = self.known[machine];
-        if version < known.version || (version == known.version && !known.doubted) {
+        if read.revision < known.version || (read.revision == known.version && !known.doubted) {
             return false;
         }
-        if version == known.version {
+        if read.revision == known.version {
             self.set(machine, Allocation { doubted: false, ..known });
             return true;
         }
-        // Without a gap, the floor of the version before is enough if this one was written with the Node itself.
-        let follows = writes == known.writes + 1 || writes == 0;
-        let before = if follows { known.floor } else { version };
-        self.set(machine, Allocation { version, writes, floor: version, before, doubted: false });
-        self.explain_floor(machine);
+        // Without a gap, everything before is as it was known to be; after one, all pods up to here must be told of.
+        let follows = known.version > 0 && read.writes == known.writes + 1;
+        let is_first = read.writes == 0;
+        let own_floor = if matches!(known.cause, Cause::Pods(_)) && !known.is_own { known.version } else { 0 };
+        let pods_floor = if is_first {
+            0
+        } else if follows {
+            known.pods_floor.max(own_floor)
+        } else {
+            read.revision - 1
+        };
+        let at = |cause| if read.cause == cause { read.revision } else { 0 };
+        self.set(
+            machine,
+            Allocation {
+                version: read.revision,
+                writes: read.writes,
+                cause: read.cause,
+                pods_floor,
+                node_floor: read.node_at.max(at(Cause::Node)).max(known.node_floor),
+                capacity_floor: read.capacity_at.max(at(Cause::Capacity)).max(known.capacity_floor),
+                is_own: false,
+                doubted: false,
+            },
+        );
         true
     }
 
@@ -103,22 +245,32 @@ impl Allocations {
     pub fn written(&mut self, machine: Machine, version: u64) {
         let known = self.known[machine];
         if version > known.version {
-            let (writes, floor) = (known.writes + 1, known.floor);
-            self.set(machine, Allocation { version, writes, floor, before: floor, doubted: false });
+            let (writes, cause) = (known.writes + 1, Cause::Pods(0));
+            self.set(machine, Allocation { version, writes, cause, is_own: true, doubted: false, ..known });
         } else if version == known.version {
             // The watch was faster than the answer.
-            self.set(machine, Allocation { floor: known.before, ..known });
+            self.set(machine, Allocation { is_own: true, ..known });
         }
     }
 
-    /// Everything in the pod watch up to here is counted. Tells the machines that may be decided on now.
-    pub fn pods_reached(&mut self, revision: u64) -> Vec<Machine> {
-        self.pod_revision = self.pod_revision.max(revision);
-        let mut reached = Vec::new();
-        while let Some((_, machine)) = self.behind.first().copied().filter(|(floor, _)| *floor <= self.pod_revision) {
-            self.set(machine, self.known[machine]);
-            reached.push(machine);
+    /// Everything in a watch up to here was told. Tells the machines that may be decided on now.
+    pub fn reached(&mut self, watch: Watch, revision: u64) -> Vec<Machine> {
+        let passed = match watch {
+            Watch::Pods => &mut self.passed,
+            Watch::Nodes => &mut self.nodes_passed,
+            Watch::Capacities => &mut self.capacities_passed,
+        };
+        *passed = revision.max(*passed);
+        let mut moved: Vec<Machine> =
+            if watch == Watch::Pods { Vec::new() } else { self.waiting.iter().copied().collect() };
+        while let Some((floor, machine)) = self.behind.first().copied().filter(|(floor, _)| *floor <= self.passed) {
+            self.behind.remove(&(floor, machine));
+            moved.push(machine);
         }
-        reached
+        moved.retain(|machine| {
+            self.watch(*machine);
+            self.current.get(*machine)
+        });
+        moved
     }
 }

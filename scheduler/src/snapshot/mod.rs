@@ -25,8 +25,8 @@ use crate::api::{Amounts, Node, Taint};
 use crate::bits::Bits;
 use crate::pod::{Band, HostPort, PodInfo};
 use crate::resources::Resources;
-pub use allocations::Allocation;
 use allocations::Allocations;
+pub use allocations::{Allocation, Cause, Version, Watch};
 pub use images::Image;
 use images::Images;
 use interner::Interner;
@@ -65,6 +65,8 @@ pub struct Snapshot {
     live: Bits,
     cordoned: Bits,
     softly_tainted: Bits,
+    /// Machines that have a BatchCapacity.
+    lending: Bits,
     room: Room,
     images: Images,
     allocations: Allocations,
@@ -99,6 +101,7 @@ impl Default for Snapshot {
             live: Bits::default(),
             cordoned: Bits::default(),
             softly_tainted: Bits::default(),
+            lending: Bits::default(),
             room: Room::default(),
             images: Images::default(),
             allocations: Allocations::default(),
@@ -242,8 +245,9 @@ impl Snapshot {
         self.allocations.get(machine)
     }
 
-    pub fn pod_revision(&self) -> u64 {
-        self.allocations.pod_revision()
+    /// Every pod change up to here was told.
+    pub fn passed(&self) -> u64 {
+        self.allocations.passed()
     }
 
     /// Priority classes that are known.
@@ -256,10 +260,9 @@ impl Snapshot {
         self.matching.namespaces()
     }
 
-    /// Machines of which something may be lent.
+    /// Machines that have a BatchCapacity.
     pub fn lending(&self) -> impl Iterator<Item = &str> {
-        let lends = |m: &Machine| self.room.lendable(*m) != Pair::default();
-        (0..self.slots()).filter(lends).map(|m| self.name(m))
+        self.lending.iter().map(|m| self.name(m))
     }
 
     pub fn band(&self, class: &str) -> Band {
@@ -295,11 +298,12 @@ impl Snapshot {
     fn release(&mut self, machine: Machine) {
         let known = self.live.get(machine)
             || self.allocations.get(machine).version > 0
-            || self.room.lendable(machine) != Pair::default()
+            || self.lending.get(machine)
             || !self.pods.is_vacant(machine);
         if !known && self.by_name.remove(&self.names[machine]).is_some() {
             self.names[machine] = "".into();
             self.room.reset(machine);
+            self.allocations.reset(machine);
             self.unused.push(machine);
         }
     }
@@ -382,20 +386,28 @@ impl Snapshot {
         }
     }
 
-    /// What may be lent of what is reserved on a machine. Returns whether that could let a pod in.
-    pub fn lendable_applied(&mut self, name: &str, lendable: &Amounts) -> bool {
+    /// What may be lent of what is reserved on a machine, as of a revision; `None` when nothing is any more. Returns whether
+    /// that could let a pod in.
+    pub fn lendable_applied(&mut self, name: &str, lendable: Option<&Amounts>, revision: u64) -> bool {
         let machine = self.slot(name);
-        let read = Resources::of_machine(lendable);
+        self.lending.set(machine, lendable.is_some());
+        let read = lendable.map(Resources::of_machine).unwrap_or_default();
         let (now, before) = (Pair { cpu_m: read.cpu_m, memory: read.memory }, self.room.lendable(machine));
         self.room.set_lendable(machine, now);
+        self.allocations.capacity(machine, revision);
         self.release(machine);
         now.cpu_m > before.cpu_m || now.memory > before.memory
     }
 
     /// Returns whether the version is news.
-    pub fn allocation_applied(&mut self, name: &str, version: u64, writes: u64) -> bool {
+    pub fn allocation_applied(&mut self, name: &str, version: Version) -> bool {
         let machine = self.slot(name);
-        self.allocations.applied(machine, version, writes)
+        self.allocations.applied(machine, version)
+    }
+
+    /// A pod of the machine was told of as of a revision. Returns whether the machine may be decided on only now.
+    pub fn pod_told(&mut self, machine: Machine, revision: u64) -> bool {
+        self.allocations.pod(machine, revision)
     }
 
     pub fn allocation_deleted(&mut self, name: &str) {
@@ -413,9 +425,9 @@ impl Snapshot {
         self.allocations.written(machine, version);
     }
 
-    /// Everything in the pod watch up to here is counted. Tells the machines that may be decided on now.
-    pub fn pods_reached(&mut self, revision: u64) -> Vec<Machine> {
-        self.allocations.pods_reached(revision)
+    /// Everything in a watch up to here was told. Tells the machines that may be decided on now.
+    pub fn reached(&mut self, watch: Watch, revision: u64) -> Vec<Machine> {
+        self.allocations.reached(watch, revision)
     }
 
     /// The same pod, sharing what it has in common with others.

@@ -172,6 +172,17 @@ impl Room {
             && (ask.memory == 0 || zone.free.memory - ask.memory >= zone.has.memory / KEPT_PART)
     }
 
+    /// The same once so much of the machine is free again.
+    pub fn zone_admits_after(&self, ask: Pair, machine: Machine, freed: Pair) -> bool {
+        let zone = &self.zones[self.zone[machine] as usize];
+        let before = self.free_lent[machine];
+        let more = |free: i64, freed: i64| if self.in_zone[machine] { (free + freed).max(0) - free.max(0) } else { 0 };
+        let cpu_m = zone.free.cpu_m + more(before.cpu_m, freed.cpu_m);
+        let memory = zone.free.memory + more(before.memory, freed.memory);
+        (ask.cpu_m == 0 || cpu_m - ask.cpu_m >= zone.has.cpu_m / KEPT_PART)
+            && (ask.memory == 0 || memory - ask.memory >= zone.has.memory / KEPT_PART)
+    }
+
     /// CPU and memory in use once `more` is there, as parts of what the machine has (and may lend): 0 to 1.
     #[inline]
     pub fn fill(&self, tier: Tier, more: Pair, machine: Machine) -> [f32; 2] {

@@ -10,7 +10,7 @@ use gantry_scheduler::class::{Class, Classes};
 use gantry_scheduler::pod::PodInfo;
 use gantry_scheduler::preempt::{Budget, preempt};
 use gantry_scheduler::schedule::{Decision, Scratch, explain, refuse, schedule};
-use gantry_scheduler::snapshot::Snapshot;
+use gantry_scheduler::snapshot::{Cause, Snapshot, Version, Watch};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -54,11 +54,12 @@ impl Core {
         }
         for node in &world.nodes {
             snapshot.node_applied(&read::<Node>(node));
-            snapshot.allocation_applied(name(node), 1, 0);
+            snapshot
+                .allocation_applied(name(node), Version { revision: 1, cause: Cause::Pods(0), ..Version::default() });
         }
         for capacity in &world.lendable {
             let capacity: BatchCapacity = read(capacity);
-            snapshot.lendable_applied(&capacity.metadata.name, &capacity.spec.lendable);
+            snapshot.lendable_applied(&capacity.metadata.name, Some(&capacity.spec.lendable), 1);
         }
         for bound in
             world.pods.iter().filter(|other| !ended(other) && !node_of(other).is_empty() && key(other) != key(pod))
@@ -66,7 +67,7 @@ impl Core {
             let info = snapshot.adopt(info(bound));
             snapshot.pod_bound(info, node_of(bound));
         }
-        snapshot.pods_reached(1);
+        snapshot.reached(Watch::Pods, 1);
         let budgets = world.budgets.iter().map(budget).collect();
         Core { snapshot, classes: Classes::default(), budgets }
     }

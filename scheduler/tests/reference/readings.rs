@@ -26,4 +26,4 @@ pub const ZONE_TOTAL_COUNTS_CORDONED: bool = false;
 pub const ZONE_FREE_COUNTS_LENT: bool = true;
 
 /// Must the zone keep its reserve, too, when a pod makes room for itself by preemption?
-pub const PREEMPTION_KEEPS_THE_RESERVE: bool = false;
+pub const PREEMPTION_KEEPS_THE_RESERVE: bool = true;

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::{Bind, BindOutcome, Effect, Engine, Event, Inline, Work, Workers};
 use super::model::{Store, Told, pod};
 use crate::schedule::{Decision, Scratch};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Watch};
 
 const MACHINES: [&str; 3] = ["m0", "m1", "m2"];
 /// Members that start together.
@@ -36,6 +36,7 @@ struct Member {
     pods_at: usize,
     nodes_at: usize,
     allocations_at: usize,
+    lendable_at: usize,
     binds: VecDeque<(Vec<Bind>, bool)>,
     answers: VecDeque<Event>,
     writes: usize,
@@ -43,11 +44,17 @@ struct Member {
 
 #[derive(Clone, Debug)]
 enum Step {
-    CreatePod(u8),
+    /// So many CPUs; whether of the batch band.
+    CreatePod(u8, bool),
     CreateBound(u8, u8),
     /// A member of one of two gangs.
     CreateMember(u8, u8),
     DeletePod(u8),
+    /// Which pod, to how many CPUs.
+    Resize(u8, u8),
+    /// Which machine has, or lends, so many CPUs now.
+    SetNode(u8, u8),
+    SetLendable(u8, u8),
     /// Which scheduler, which watch.
     Watch(usize, u8),
     Decide(usize, u64),
@@ -59,11 +66,14 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let who = 0..2_usize;
     let step = prop_oneof![
-        3 => (1..4_u8).prop_map(Step::CreatePod),
+        4 => (1..4_u8, any::<bool>()).prop_map(|(cpu, batch)| Step::CreatePod(cpu, batch)),
         1 => (1..3_u8, 0..3_u8).prop_map(|(cpu, m)| Step::CreateBound(cpu, m)),
         2 => (1..3_u8, 0..2_u8).prop_map(|(cpu, gang)| Step::CreateMember(cpu, gang)),
         1 => any::<u8>().prop_map(Step::DeletePod),
-        8 => (who.clone(), 0..3_u8).prop_map(|(w, k)| Step::Watch(w, k)),
+        1 => (any::<u8>(), 1..4_u8).prop_map(|(which, cpu)| Step::Resize(which, cpu)),
+        1 => (0..3_u8, 2..6_u8).prop_map(|(m, cpu)| Step::SetNode(m, cpu)),
+        1 => (0..3_u8, 0..3_u8).prop_map(|(m, cpu)| Step::SetLendable(m, cpu)),
+        10 => (who.clone(), 0..5_u8).prop_map(|(w, k)| Step::Watch(w, k)),
         4 => (who.clone(), any::<u64>()).prop_map(|(w, s)| Step::Decide(w, s)),
         4 => (who.clone(), proptest::bool::weighted(0.1)).prop_map(|(w, lost)| Step::Bind(w, lost)),
         4 => who.prop_map(Step::Answer),
@@ -73,12 +83,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 impl Member {
     fn new(several: bool) -> Self {
+        let mut engine = Engine::new("default-scheduler");
+        let class = json!({"metadata": {"name": "batch", "labels": {"gantry.dev/band": "batch"}}});
+        engine.step(0, Event::Class(Arc::new(serde_json::from_value(class).unwrap())));
         Member {
-            engine: Engine::new("default-scheduler"),
+            engine,
             several,
             pods_at: 0,
             nodes_at: 0,
             allocations_at: 0,
+            lendable_at: 0,
             binds: VecDeque::new(),
             answers: VecDeque::new(),
             writes: 0,
@@ -105,12 +119,14 @@ impl Member {
         self.engine.snapshot.validate();
     }
 
-    /// One more event of one watch. The pod watch says how far it has come.
+    /// One more event of one watch. The pod watch says how far it has come for certain: several pods may share a revision.
     fn watch(&mut self, store: &Store, now_ms: u64, kind: u8) {
         let at = match kind {
             0 => &mut self.pods_at,
             1 => &mut self.nodes_at,
-            _ => &mut self.allocations_at,
+            2 => &mut self.allocations_at,
+            3 => &mut self.lendable_at,
+            _ => return self.bookmarks(store, now_ms),
         };
         let mut event = None;
         while event.is_none() && *at < store.log.len() {
@@ -119,21 +135,46 @@ impl Member {
                 (Told::PodGone(name), 0) => Some(Event::PodGone(name.clone())),
                 (Told::Node(node), 1) => Some(Event::Node(node.clone())),
                 (Told::Allocation(allocation), 2) => Some(Event::Allocation(allocation.clone())),
+                (Told::Lendable(capacity), 3) => Some(Event::Lendable(capacity.clone())),
                 _ => None,
             };
             *at += 1;
         }
-        let reached = if *at == store.log.len() { store.revision } else { store.log[*at].0 - 1 };
+        let revision = store.log.get(at.saturating_sub(1)).map_or(0, |(revision, _)| *revision);
         if let Some(event) = event {
             self.step(store, now_ms, event);
-        }
-        if kind == 0 {
-            self.step(store, now_ms, Event::PodsReached(reached));
+            let watch = [Some(Watch::Pods), Some(Watch::Nodes), None, Some(Watch::Capacities)][usize::from(kind)];
+            if let Some(watch) = watch {
+                self.step(store, now_ms, Event::Reached(watch, revision - 1));
+            }
         }
     }
 
+    /// Watches that have nothing more to tell say so.
+    fn bookmarks(&mut self, store: &Store, now_ms: u64) {
+        let all = [(self.pods_at, Watch::Pods), (self.nodes_at, Watch::Nodes), (self.lendable_at, Watch::Capacities)];
+        for (_, watch) in all.into_iter().filter(|(at, _)| *at == store.log.len()) {
+            self.step(store, now_ms, Event::Reached(watch, store.revision));
+        }
+    }
+
+    /// What it thinks of a pod, for who looks for a mistake.
+    fn told_of(&self, uid: &str) -> String {
+        let engine = &self.engine;
+        let slept = engine.queue.sleeping().class_of(uid);
+        let slept = slept.map(|s| (s.message.clone(), s.local, s.stale, s.wake_on()));
+        format!(
+            "{:?} {slept:?} held {:?} current {:?} lanes {:?} news {:?}",
+            engine.queue.place(uid),
+            engine.nominated,
+            engine.snapshot.current(),
+            engine.lanes,
+            engine.news
+        )
+    }
+
     fn is_behind(&self, store: &Store) -> bool {
-        [self.pods_at, self.nodes_at, self.allocations_at].iter().any(|at| *at < store.log.len())
+        [self.pods_at, self.nodes_at, self.allocations_at, self.lendable_at].iter().any(|at| *at < store.log.len())
     }
 }
 
@@ -158,7 +199,7 @@ impl World {
     fn new() -> Self {
         let mut store = Store::default();
         for name in MACHINES {
-            store.add_node(name, "4");
+            store.set_node(name, "4");
         }
         World {
             gone_of: BTreeMap::from([("g0", 0), ("g1", 0)]),
@@ -172,10 +213,19 @@ impl World {
     fn run(&mut self, step: &Step) {
         self.now_ms += 7;
         match *step {
-            Step::CreatePod(cpu) => {
+            Step::CreatePod(cpu, batch) => {
                 self.made += 1;
-                self.store.put_pod(pod(&format!("p{}", self.made), &cpu.to_string(), "", json!({})));
+                let class = json!({"priorityClassName": if batch { "batch" } else { "" }});
+                self.store.put_pod(&pod(&format!("p{}", self.made), &cpu.to_string(), "", class));
             }
+            Step::Resize(which, cpu) => {
+                let names: Vec<String> = self.store.pods.keys().cloned().collect();
+                if let Some(name) = names.get(usize::from(which) % names.len().max(1)) {
+                    self.store.resize(name, cpu);
+                }
+            }
+            Step::SetNode(machine, cpu) => self.store.set_node(MACHINES[usize::from(machine)], &cpu.to_string()),
+            Step::SetLendable(machine, cpu) => self.store.set_lendable(MACHINES[usize::from(machine)], cpu),
             Step::CreateBound(cpu, machine) => {
                 self.made += 1;
                 let machine = MACHINES[usize::from(machine)];
@@ -187,7 +237,7 @@ impl World {
                 let labels = [("pod-group", format!("g{gang}")), ("min-member", GANG.to_string())];
                 let labels = labels.map(|(key, value)| (format!("gantry.dev/{key}"), value));
                 member.metadata.labels = BTreeMap::from(labels);
-                self.store.put_pod(Arc::new(member));
+                self.store.put_pod(&member);
             }
             Step::DeletePod(which) => {
                 let names: Vec<String> = self.store.pods.keys().cloned().collect();
@@ -217,8 +267,14 @@ impl World {
         let outcomes = self.store.bind(&binds, is_gang);
         for (bind, outcome) in binds.iter().zip(outcomes) {
             if matches!(outcome, BindOutcome::Bound(_)) {
-                let excess = self.store.excess_m(&bind.node);
-                assert!(excess <= 0, "{} is overcommitted by {excess}m by {}", bind.node, bind.pod.name);
+                let (reserved, lent) = self.store.free_m(&bind.node);
+                let is_batch = bind.pod.class == "batch";
+                assert!(
+                    lent >= 0 && (is_batch || reserved >= 0),
+                    "{} is overcommitted by {}",
+                    bind.node,
+                    bind.pod.name
+                );
             }
             let outcome = if lost { BindOutcome::Unknown } else { outcome };
             self.members[who].answers.push_back(Event::Bind { uid: bind.pod.uid.clone(), outcome });
@@ -249,9 +305,12 @@ impl World {
             self.now_ms += 1_000;
             for who in 0..2 {
                 while self.members[who].is_behind(&self.store) {
-                    for kind in 0..3 {
+                    for kind in 0..4 {
                         self.members[who].watch(&self.store, self.now_ms, kind);
                     }
+                }
+                if round % 7 == 0 {
+                    self.members[who].watch(&self.store, self.now_ms, 4);
                 }
                 self.run(&Step::Decide(who, round));
                 self.run(&Step::Bind(who, false));
@@ -276,9 +335,9 @@ proptest! {
             if pod.metadata.labels.contains_key("gantry.dev/pod-group") {
                 continue;
             }
-            let asks = crate::resources::Resources::of_pod(&pod).cpu_m;
             for machine in MACHINES {
-                prop_assert!(-world.store.excess_m(machine) < asks, "{} fits on {machine}", pod.metadata.name);
+                let told: Vec<String> = world.members.iter().map(|member| member.told_of(&pod.metadata.uid.0)).collect();
+                prop_assert!(!world.store.would_fit(&pod, machine), "{} fits on {machine}: {told:#?}", pod.metadata.name);
             }
         }
         // Everybody is looked at again, which may keep a machine for somebody, and then bring explanations up to date.

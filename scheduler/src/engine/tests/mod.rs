@@ -6,6 +6,7 @@ mod model;
 use serde_json::json;
 
 use super::*;
+use crate::snapshot::Watch;
 use model::{allocation, machine, node, pod};
 
 const CPUS: &str = "2";
@@ -13,7 +14,11 @@ const CPUS: &str = "2";
 /// An engine that knows one machine with two CPUs and has caught up with revision 10.
 fn engine() -> Engine {
     let mut engine = Engine::new("default-scheduler");
-    for event in [Event::Node(node("m", 5, CPUS)), Event::Allocation(allocation("m", 5, 0)), Event::PodsReached(10)] {
+    for event in [
+        Event::Node(node("m", 5, CPUS)),
+        Event::Allocation(allocation("m", 5, 0, None)),
+        Event::Reached(Watch::Pods, 10),
+    ] {
         assert_eq!(engine.step(0, event), []);
     }
     engine
@@ -56,7 +61,7 @@ fn binds_to_one_machine_follow_each_other_from_version_to_version() {
     assert_eq!(told(&decide(&mut engine, 0)), ["bind a@5"], "the second waits for the first one's version");
     assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Bound(12)))), ["scheduled a m", "bind b@12"]);
     // The watch brings what the answer said already: nothing is to be done.
-    assert_eq!(engine.step(2, Event::Allocation(allocation("m", 12, 1))), []);
+    assert_eq!(engine.step(2, Event::Allocation(allocation("m", 12, 1, Some(1)))), []);
     assert_eq!(engine.step(2, Event::Pod(pod("a", "1", "m", json!({})))), []);
     assert_eq!(told(&engine.step(3, ended("b", BindOutcome::Bound(14)))), ["scheduled b m"]);
     assert_eq!((decide(&mut engine, 3), engine.pending(), engine.next_due_ms()), (vec![], 0, None));
@@ -69,7 +74,7 @@ fn a_watch_that_is_faster_than_the_answer_changes_nothing() {
         engine.step(0, Event::Pod(pod(name, "1", "", json!({}))));
     }
     decide(&mut engine, 0);
-    assert_eq!(engine.step(1, Event::Allocation(allocation("m", 12, 1))), []);
+    assert_eq!(engine.step(1, Event::Allocation(allocation("m", 12, 1, Some(1)))), []);
     assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Bound(12)))), ["scheduled a m", "bind b@12"]);
 }
 
@@ -81,11 +86,11 @@ fn what_was_decided_from_older_news_is_decided_again() {
     }
     decide(&mut engine, 0);
     // Ours is 12, and somebody else's is 13 already.
-    engine.step(1, Event::Allocation(allocation("m", 13, 2)));
+    engine.step(1, Event::Allocation(allocation("m", 13, 2, Some(1))));
     assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Bound(12)))), ["scheduled a m"]);
     assert_eq!(decide(&mut engine, 1), [], "nothing is decided until the pods up to 13 are known");
     engine.step(2, Event::Pod(pod("theirs", "1", "m", json!({}))));
-    engine.step(2, Event::PodsReached(13));
+    engine.step(2, Event::Reached(Watch::Pods, 13));
     assert_eq!(told(&decide(&mut engine, 2)), ["explain b: 0/1 machines: 1 short of cpu: wants 1, 0 free"]);
 }
 
@@ -96,7 +101,7 @@ fn a_conflict_reads_the_allocation_and_decides_again() {
     decide(&mut engine, 0);
     assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Conflict("moved".into())))), ["read m"]);
     assert_eq!(decide(&mut engine, 150), [], "the version is in doubt");
-    engine.step(150, Event::Allocation(allocation("m", 5, 0)));
+    engine.step(150, Event::Allocation(allocation("m", 5, 0, None)));
     assert_eq!(told(&decide(&mut engine, 150)), ["bind a@5"], "it was about the pod, not the machine");
 }
 
@@ -106,11 +111,11 @@ fn an_answer_that_never_came_waits_for_the_watches() {
     engine.step(0, Event::Pod(pod("a", "2", "", json!({}))));
     decide(&mut engine, 0);
     assert_eq!(told(&engine.step(1, ended("a", BindOutcome::Unknown))), ["read m"]);
-    engine.step(2, Event::Allocation(allocation("m", 12, 1)));
+    engine.step(2, Event::Allocation(allocation("m", 12, 1, Some(1))));
     engine.step(2, Event::Pod(pod("b", "2", "", json!({}))));
     assert_eq!(decide(&mut engine, 500), [], "version 12 may be a's");
     engine.step(500, Event::Pod(pod("a", "2", "m", json!({}))));
-    engine.step(500, Event::PodsReached(12));
+    engine.step(500, Event::Reached(Watch::Pods, 12));
     assert_eq!(told(&decide(&mut engine, 500)), ["explain b: 0/1 machines: 1 short of cpu: wants 2, 0 free"]);
 }
 
@@ -121,7 +126,7 @@ fn a_new_machine_needs_no_pod_to_be_seen() {
     decide(&mut engine, 0);
     engine.step(1, Event::Node(node("big", 90, "16")));
     assert_eq!(decide(&mut engine, 100), [], "it is not registered");
-    engine.step(100, Event::Allocation(allocation("big", 90, 0)));
+    engine.step(100, Event::Allocation(allocation("big", 90, 0, None)));
     assert_eq!(told(&decide(&mut engine, 100)), ["bind a@90"], "the pod watch is at 10 still");
 }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use gantry_apimachinery::quantity::Quantity;
 use serde_json::{Value, json};
 
 use super::super::{Bind, BindOutcome};
-use crate::api::{Node, NodeAllocation, Pod};
+use crate::api::{BatchCapacity, Node, NodeAllocation, Pod};
 use crate::resources::Resources;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Cause, Snapshot, Version};
 
 pub(super) fn node(name: &str, revision: u64, cpu: &str) -> Arc<Node> {
     let node = json!({"metadata": {"name": name, "resourceVersion": revision.to_string()},
@@ -16,9 +17,32 @@ pub(super) fn node(name: &str, revision: u64, cpu: &str) -> Arc<Node> {
     Arc::new(serde_json::from_value(node).unwrap())
 }
 
-pub(super) fn allocation(name: &str, revision: u64, writes: u64) -> Arc<NodeAllocation> {
+/// A version that came with so many pods, or with the Node (`None`).
+pub(super) fn allocation(name: &str, revision: u64, writes: u64, pods: Option<u64>) -> Arc<NodeAllocation> {
+    let cause = match pods {
+        Some(pods) => Cause::Pods(pods),
+        None => Cause::Node,
+    };
+    written(name, Version { revision, writes, cause, ..Version::default() })
+}
+
+fn written(name: &str, version: Version) -> Arc<NodeAllocation> {
+    let Version { revision, writes, cause, node_at, capacity_at } = version;
     let metadata = json!({"name": name, "resourceVersion": revision.to_string()});
-    Arc::new(serde_json::from_value(json!({"metadata": metadata, "writes": writes})).unwrap())
+    let (bound, by) = match cause {
+        Cause::Pods(pods) => (pods, ""),
+        Cause::Node => (0, "Node"),
+        Cause::Capacity => (0, "BatchCapacity"),
+    };
+    let object = json!({"metadata": metadata, "writes": writes, "bound": bound, "by": by, "nodeAt": node_at,
+        "capacityAt": capacity_at});
+    Arc::new(serde_json::from_value(object).unwrap())
+}
+
+pub(super) fn lendable(name: &str, revision: u64, cpu: u8) -> Arc<BatchCapacity> {
+    let metadata = json!({"name": name, "resourceVersion": revision.to_string()});
+    let object = json!({"metadata": metadata, "spec": {"lendable": {"cpu": cpu.to_string()}}});
+    Arc::new(serde_json::from_value(object).unwrap())
 }
 
 pub(super) fn pod(name: &str, cpu: &str, node: &str, extra: Value) -> Arc<Pod> {
@@ -52,6 +76,7 @@ pub(super) enum Told {
     PodGone(String),
     Node(Arc<Node>),
     Allocation(Arc<NodeAllocation>),
+    Lendable(Arc<BatchCapacity>),
 }
 
 /// One revision line; a log from which every watch reads at its own speed.
@@ -60,33 +85,83 @@ pub(super) struct Store {
     pub revision: u64,
     pub log: Vec<(u64, Told)>,
     pub pods: BTreeMap<String, Arc<Pod>>,
-    allocations: BTreeMap<String, (u64, u64)>,
+    allocations: BTreeMap<String, Version>,
     nodes: BTreeMap<String, Arc<Node>>,
+    lendable: BTreeMap<String, Arc<BatchCapacity>>,
+}
+
+fn is_batch(pod: &Pod) -> bool {
+    pod.spec.priority_class_name == "batch"
+}
+
+fn cpu_m(pod: &Pod) -> i64 {
+    Resources::of_pod(pod).cpu_m
 }
 
 impl Store {
-    pub fn add_node(&mut self, name: &str, cpu: &str) {
+    /// The machine has so much now. Less than before bumps its version.
+    pub fn set_node(&mut self, name: &str, cpu: &str) {
+        let before = self.nodes.get(name).map(|_| self.has_m(name));
         self.revision += 1;
         let node = node(name, self.revision, cpu);
         self.nodes.insert(name.to_owned(), node.clone());
         self.log.push((self.revision, Told::Node(node)));
-        self.put_allocation(name, 0);
+        match before {
+            None => self.put_allocation(name, Version { revision: self.revision, ..Version::default() }),
+            Some(before) if self.has_m(name) < before => self.bump(name, Cause::Node),
+            Some(_) => {}
+        }
     }
 
-    fn put_allocation(&mut self, name: &str, writes: u64) {
-        self.allocations.insert(name.to_owned(), (self.revision, writes));
-        self.log.push((self.revision, Told::Allocation(allocation(name, self.revision, writes))));
-    }
-
-    fn bump(&mut self, name: &str) {
-        let writes = self.allocations[name].1 + 1;
-        self.put_allocation(name, writes);
-    }
-
-    pub fn put_pod(&mut self, pod: Arc<Pod>) {
+    /// So many CPUs may be lent of it. Less than before bumps its version.
+    pub fn set_lendable(&mut self, name: &str, cpu: u8) {
+        let before = self.lent_m(name);
         self.revision += 1;
+        let lendable = lendable(name, self.revision, cpu);
+        self.lendable.insert(name.to_owned(), lendable.clone());
+        self.log.push((self.revision, Told::Lendable(lendable)));
+        if self.lent_m(name) < before {
+            self.bump(name, Cause::Capacity);
+        }
+    }
+
+    fn has_m(&self, name: &str) -> i64 {
+        Resources::of_machine(&self.nodes[name].status.allocatable).cpu_m
+    }
+
+    fn lent_m(&self, name: &str) -> i64 {
+        self.lendable.get(name).map_or(0, |lendable| Resources::read(&lendable.spec.lendable).cpu_m)
+    }
+
+    fn put_allocation(&mut self, name: &str, version: Version) {
+        self.allocations.insert(name.to_owned(), version);
+        self.log.push((self.revision, Told::Allocation(written(name, version))));
+    }
+
+    fn bump(&mut self, name: &str, cause: Cause) {
+        let known = self.allocations[name];
+        let at = |at: u64, before: Cause| if known.cause == before { known.revision } else { at };
+        let next = Version {
+            revision: self.revision,
+            writes: known.writes + 1,
+            cause,
+            node_at: at(known.node_at, Cause::Node),
+            capacity_at: at(known.capacity_at, Cause::Capacity),
+        };
+        self.put_allocation(name, next);
+    }
+
+    /// The pod as of the current revision.
+    fn write(&mut self, mut pod: Pod) {
+        pod.metadata.resource_version = self.revision.to_string();
+        let pod = Arc::new(pod);
         self.pods.insert(pod.metadata.name.clone(), pod.clone());
         self.log.push((self.revision, Told::Pod(pod)));
+    }
+
+    pub fn put_pod(&mut self, pod: &Pod) {
+        self.revision += 1;
+        self.write(pod.clone());
     }
 
     pub fn delete_pod(&mut self, name: &str) {
@@ -98,8 +173,22 @@ impl Store {
 
     /// Whoever names the machine on create does not ask anybody, but bumps the version.
     pub fn create_bound(&mut self, name: &str, cpu: &str, node: &str) {
-        self.put_pod(pod(name, cpu, node, json!({})));
-        self.bump(node);
+        self.put_pod(&pod(name, cpu, node, json!({})));
+        self.bump(node, Cause::Pods(1));
+    }
+
+    /// A pod asks for so much now. More than before on a machine bumps its version.
+    pub fn resize(&mut self, name: &str, cpu: u8) {
+        let mut pod = (*self.pods[name]).clone();
+        let before = cpu_m(&pod);
+        let asks = pod.spec.containers[0].resources.requests.get_mut("cpu").expect("every pod asks for CPU");
+        *asks = Quantity::from_value(i64::from(cpu));
+        pod.metadata.generation += 1;
+        let (node, after) = (pod.spec.node_name.clone(), cpu_m(&pod));
+        self.put_pod(&pod);
+        if after > before && !node.is_empty() {
+            self.bump(&node, Cause::Pods(1));
+        }
     }
 
     /// One request. Binds of one machine from one version are one transaction, each on top of the ones before; what cannot
@@ -108,7 +197,9 @@ impl Store {
         let why = |store: &Self, bind: &Bind| {
             let Some(pod) = store.pods.get(&*bind.pod.name) else { return Some(BindOutcome::Gone) };
             let bound = (!pod.spec.node_name.is_empty()).then(|| BindOutcome::Conflict("bound".into()));
-            let moved = store.allocations[&bind.node].0 != bind.allocation_version;
+            let changed = pod.metadata.generation != bind.pod.generation;
+            let bound = bound.or(changed.then(|| BindOutcome::Conflict("changed".into())));
+            let moved = store.allocations[&bind.node].revision != bind.allocation_version;
             bound.or(moved.then(|| BindOutcome::Conflict("moved".into())))
         };
         let refused: Vec<Option<BindOutcome>> = binds.iter().map(|bind| why(self, bind)).collect();
@@ -118,28 +209,40 @@ impl Store {
         let bound: Vec<&Bind> = binds.iter().zip(&refused).filter(|(_, r)| r.is_none()).map(|(b, _)| b).collect();
         if !bound.is_empty() {
             self.revision += 1;
-            let machines: std::collections::BTreeSet<&String> = bound.iter().map(|bind| &bind.node).collect();
+            let mut machines: BTreeMap<&String, u64> = BTreeMap::new();
             for bind in &bound {
                 let mut pod = (*self.pods[&*bind.pod.name]).clone();
-                pod.spec.node_name = bind.node.clone();
-                self.pods.insert(pod.metadata.name.clone(), Arc::new(pod.clone()));
-                self.log.push((self.revision, Told::Pod(Arc::new(pod))));
+                pod.spec.node_name.clone_from(&bind.node);
+                self.write(pod);
+                *machines.entry(&bind.node).or_insert(0) += 1;
             }
-            machines.into_iter().for_each(|machine| self.bump(machine));
+            machines.into_iter().for_each(|(machine, pods)| self.bump(machine, Cause::Pods(pods)));
         }
         refused.into_iter().map(|refused| refused.unwrap_or(BindOutcome::Bound(self.revision))).collect()
     }
 
     pub fn read_allocation(&self, name: &str) -> Arc<NodeAllocation> {
-        let (revision, writes) = self.allocations[name];
-        allocation(name, revision, writes)
+        written(name, self.allocations[name])
     }
 
-    /// By how much a machine is overcommitted, in thousandths of a CPU.
-    pub fn excess_m(&self, name: &str) -> i64 {
-        let on = self.pods.values().filter(|pod| pod.spec.node_name == name);
-        let taken: i64 = on.map(|pod| Resources::of_pod(pod).cpu_m).sum();
-        taken - Resources::read(&self.nodes[name].status.allocatable).cpu_m
+    /// What is free for ordinary pods, and for batch, in thousandths of a CPU.
+    pub fn free_m(&self, name: &str) -> (i64, i64) {
+        let on = || self.pods.values().filter(|pod| pod.spec.node_name == name);
+        let all: i64 = on().map(|pod| cpu_m(pod)).sum();
+        let reserved: i64 = on().filter(|pod| !is_batch(pod)).map(|pod| cpu_m(pod)).sum();
+        let lent = self.has_m(name) + self.lent_m(name) - all;
+        (lent.min(self.has_m(name) - reserved), lent)
+    }
+
+    /// Whether a pod that waits would fit on the machine, by the rules that keep room.
+    pub fn would_fit(&self, pod: &Pod, name: &str) -> bool {
+        let (asks, (reserved, lent)) = (cpu_m(pod), self.free_m(name));
+        if !is_batch(pod) {
+            return asks <= reserved;
+        }
+        let names = || self.nodes.keys();
+        let kept = names().map(|name| self.has_m(name)).sum::<i64>() / 100;
+        asks <= lent && names().map(|name| self.free_m(name).1.max(0)).sum::<i64>() - asks >= kept
     }
 
     pub fn unbound(&self) -> Vec<Arc<Pod>> {

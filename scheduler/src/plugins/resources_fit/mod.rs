@@ -112,8 +112,8 @@ impl Check for Keeps {
     }
 
     fn refuse(&self, snapshot: &Snapshot, machine: Machine, without: &[&Placed], reasons: &mut Vec<Reason>) {
-        // What ends for this pod is free for it: its zone keeps as much as before.
-        if without.is_empty() && !self.admits(snapshot, machine) {
+        let freed = Freed::of(snapshot, without).all.main;
+        if !snapshot.room().zone_admits_after(self.0, machine, freed) {
             reasons.push(Reason::Kept(if self.0.cpu_m > 0 { Resource::Cpu } else { Resource::Memory }));
         }
     }
