@@ -624,7 +624,9 @@ mod tests {
         let parse = |words: &str| Cli::try_parse_from(["gantry", "hollow"].into_iter().chain(words.split_whitespace()));
         assert!(parse("").unwrap_err().to_string().contains("--nodes"));
         assert!(parse("--nodes 0").is_err());
-        assert!(parse("--nodes 10000 --watch-per-node --pause-reports --seed 7").is_ok());
+        let cli = parse("--nodes 10000 --watch-per-node --pause-reports --seed 7").unwrap();
+        let Command::Hollow(hollow) = cli.command else { panic!("not hollow") };
+        assert_eq!(hollow.fleet.map(|fleet| (fleet.nodes, fleet.seed)), Some((10_000, 7)));
         assert!(parse("access --server https://a:1").is_ok());
         assert!(parse("profile").is_ok() && parse("profile gangs").is_ok());
         assert!(parse("workload --count 5").unwrap_err().to_string().contains("--profile"));

@@ -4,24 +4,30 @@ use super::DataArgs;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// Each machine behaves towards the API as the node agent does: it registers with labels, resources and conditions, renews its Lease
-/// every ten seconds, reports its pods pending, running, ready and finished, tells Events, and deletes pods that were asked to go.
-/// Containers exist in memory only: nothing is pulled, run or reachable.
-///
-/// Pods of Jobs, and all whose restartPolicy is not Always, end after a drawn time. A pod's own annotations say otherwise:
-///   gantry.dev/hollow-lifetime: 30s      its containers end so long after they started, also if they run already
-///   gantry.dev/hollow-exit-code: "1"     with this code
-///   gantry.dev/hollow-startup: 5s        and begin so long after the pod came
-///
-/// SIGUSR1 pauses the reports of pods' statuses, SIGUSR2 lets them go on. The Nodes stay when it ends: `kubectl delete nodes -l
-/// gantry.dev/machine-class` removes them. More is in docs/hollow.md.
+const ABOUT: &str = "\
+Each machine behaves towards the API as the node agent does: it registers with labels, resources and
+conditions, renews its Lease every ten seconds, reports its pods pending, running, ready and finished,
+tells Events, and deletes pods that were asked to go. Containers exist in memory only: nothing is
+pulled, run or reachable.
+
+Pods of Jobs, and all whose restartPolicy is not Always, end after a drawn time. A pod's annotations
+say otherwise, also while it runs:
+
+  gantry.dev/hollow-lifetime: 30s      its containers end so long after they started; 0 is now
+  gantry.dev/hollow-exit-code: \"1\"     with this code
+  gantry.dev/hollow-startup: 5s        and start so long after the pod came
+
+SIGUSR1 pauses the reports of pods' statuses, SIGUSR2 lets them go on. The Nodes stay when it ends;
+`kubectl delete nodes -l gantry.dev/machine-class` removes them. More: docs/hollow.md.";
+
+/// A fleet, or something for it.
 #[derive(Args, Debug, Clone)]
-#[command(args_conflicts_with_subcommands = true, verbatim_doc_comment)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = ABOUT)]
 pub struct HollowArgs {
     #[command(subcommand)]
     pub command: Option<HollowCommand>,
     #[command(flatten)]
-    pub fleet: FleetArgs,
+    pub fleet: Option<FleetArgs>,
 }
 
 #[derive(Subcommand, Debug, Clone)]
@@ -41,7 +47,7 @@ pub enum HollowCommand {
 pub struct FleetArgs {
     /// How many machines
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub nodes: Option<u32>,
+    pub nodes: u32,
     /// The kubeconfig that `gantry hollow access` made [default: pki/hollow.kubeconfig in the data directory]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -75,8 +81,10 @@ pub struct FleetArgs {
     /// Seconds between two lines about the fleet; 0: none
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub report_s: u64,
-    #[command(flatten)]
-    pub data: DataArgs,
+    /// Where that is
+    // Not the flattened flag of others: clap takes a group with another one inside for absent.
+    #[arg(long, env = "GANTRY_DATA_DIR", default_value = crate::datadir::DEFAULT, value_name = "DIR")]
+    pub data_dir: PathBuf,
 }
 
 /// Run it on the machine that has the cluster's keys. The identity is the user gantry:hollow in the group system:nodes, so that its

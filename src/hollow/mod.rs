@@ -26,7 +26,8 @@ pub async fn run(args: HollowArgs) -> anyhow::Result<()> {
         (Some(HollowCommand::Access(access)), _) => access::run(access).await,
         (Some(HollowCommand::Workload(workload)), _) => workload::run(workload).await,
         (Some(HollowCommand::Profile { name }), _) => profile(&name),
-        (None, fleet) => machines(fleet).await,
+        (None, Some(fleet)) => machines(fleet).await,
+        (None, None) => Err(Problem::new("say how many machines: `gantry hollow --nodes N`").into()),
     }
 }
 
@@ -46,9 +47,6 @@ fn read(path: &Path) -> Result<String, Problem> {
 }
 
 async fn machines(args: FleetArgs) -> anyhow::Result<()> {
-    let Some(nodes) = args.nodes else {
-        return Err(Problem::new("say how many machines: `gantry hollow --nodes N`").into());
-    };
     let profile = match &args.profile {
         None => FleetProfile::built_in(),
         Some(path) => FleetProfile::parse(&read(path)?)
@@ -69,7 +67,7 @@ async fn machines(args: FleetArgs) -> anyhow::Result<()> {
     let config = HollowConfig {
         profile,
         seed: args.seed,
-        machines: nodes,
+        machines: args.nodes,
         first: args.first,
         watch_per_machine: args.watch_per_node,
         events: !args.no_events,
@@ -86,7 +84,7 @@ fn kubeconfig(args: &FleetArgs) -> anyhow::Result<PathBuf> {
     if let Some(path) = &args.kubeconfig {
         return Ok(path.clone());
     }
-    let data = DataDir::new(&args.data.data_dir)?;
+    let data = DataDir::new(&args.data_dir)?;
     let path = crate::pki::Pki::new(&data).kubeconfig(IDENTITY);
     if path.is_file() {
         return Ok(path);
