@@ -2,6 +2,7 @@
 //! bound together is `gantry::unit`. Nothing here is about room: each item names the allocation version it was decided from.
 
 use super::bind::{Basis, Bind, latest};
+use super::pod_text::PodText;
 use super::unit::{Line, Lines, Unit, round};
 use crate::core::Core;
 use crate::http::Outcome;
@@ -113,7 +114,14 @@ pub async fn run(core: &Core, batch: &Batch, now: Timestamp, allowed: impl Fn(&s
 /// The pod, its claim, and the machine at the version decided from.
 async fn basis<'a>(core: &Core, item: &'a Item, lines: &mut Lines<'a>) -> Outcome<Basis> {
     let line = item.line()?;
-    let pod = latest(core, &item.namespace, &item.name, false).await?;
+    let mut pod = latest(core, &item.namespace, &item.name, false).await?;
+    if let (Some(decided), Some(known)) = (item.generation, &pod)
+        && !says_generation(&known.bytes, decided)
+        && PodText::read(&known.bytes)?.generation()? < decided
+    {
+        // Whoever decided has seen more than this copy.
+        pod = latest(core, &item.namespace, &item.name, true).await?;
+    }
     let pod = pod.ok_or_else(|| Status::not_found("pods", &item.name))?;
     if let Entry::Vacant(unknown) = lines.entry(line) {
         let mut allocation = core.latest(&NODE_ALLOCATION, "", &item.node, false).await?;
@@ -128,6 +136,11 @@ async fn basis<'a>(core: &Core, item: &'a Item, lines: &mut Lines<'a>) -> Outcom
     }
     let claim = item.bind().claim(core, &pod, false).await?;
     Ok(Basis { pod, claim })
+}
+
+/// Whether the text may say so: most do, and are not taken apart for it. What is bound is looked at exactly.
+fn says_generation(bytes: &[u8], generation: i64) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| text.contains(&format!("\"generation\":{generation}")))
 }
 
 fn result(item: &Item, answer: Option<Answer>) -> Value {

@@ -268,3 +268,49 @@ async fn new_pods_get_account_priority_and_tolerations() {
     let stranger = json!({"metadata": {"name": "d"}, "spec": {"serviceAccountName": "x", "containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(api.post(PODS, &stranger).await.code, 403);
 }
+
+#[tokio::test]
+async fn a_pod_that_asks_for_more_than_was_decided_is_not_bound() {
+    let api = cluster(&["n"], "4").await;
+    let decided = pod(&api, "a", json!({})).await;
+    let seen = revision(&allocation(&api, "n").await);
+    let of = |generation: i64| {
+        let mut item = item(&decided, "n", seen);
+        item["generation"] = json!(generation);
+        item
+    };
+    let generation = decided["metadata"]["generation"].as_i64().unwrap();
+    let wish = json!({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]}});
+    let resized = api.patch(STRATEGIC, &format!("{PODS}/a/resize"), &wish).await.ok();
+    assert_eq!(resized["metadata"]["generation"], generation + 1, "{resized}");
+    assert_eq!(bulk(&api, vec![of(generation)]).await, [409], "it was decided for one CPU");
+    let status = json!({"status": {"conditions": [{"type": "example.com/x", "status": "True"}]}});
+    api.patch(STRATEGIC, &format!("{PODS}/a/status"), &status).await.ok();
+    assert_eq!(bulk(&api, vec![of(generation + 1)]).await, [201], "a status may change meanwhile");
+}
+
+#[tokio::test]
+async fn an_allocation_says_what_its_version_came_with() {
+    let api = cluster(&["n"], "4").await;
+    let cause = async || {
+        let now = allocation(&api, "n").await;
+        (now["by"].clone(), now["bound"].clone(), now["nodeAt"].clone(), revision(&now))
+    };
+    let (by, bound, _, first) = cause().await;
+    assert_eq!((by, bound), (json!("Node"), json!(0)));
+    let pods = [pod(&api, "a", json!({})).await, pod(&api, "b", json!({})).await];
+    assert_eq!(bulk(&api, pods.iter().map(|pod| item(pod, "n", first)).collect()).await, [201, 201]);
+    let (by, bound, node_at, second) = cause().await;
+    assert_eq!((by, bound, node_at), (Value::Null, json!(2), json!(first)), "the Node as of its first version");
+    let less = json!({"status": {"allocatable": {"cpu": "2"}}});
+    api.patch(STRATEGIC, "/api/v1/nodes/n/status", &less).await.ok();
+    let (by, bound, node_at, third) = cause().await;
+    assert_eq!((by, bound, node_at), (json!("Node"), json!(0), json!(first)));
+    assert!(third > second);
+    pod(&api, "c", json!({})).await;
+    let more =
+        json!({"metadata": {"name": "d"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    api.post(PODS, &more).await.ok();
+    let (by, bound, node_at, _) = cause().await;
+    assert_eq!((by, bound, node_at), (Value::Null, json!(1), json!(third)));
+}
