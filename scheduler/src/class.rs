@@ -11,10 +11,13 @@ use crate::snapshot::{Ask, HolderId, Snapshot, Tier};
 /// Classes kept; the least recently used go first.
 const MOST: usize = 4096;
 
-/// How a scheduler's pods are placed: what each plugin's score counts, where it is not as usual.
+/// How a scheduler's pods are placed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
+    /// What each plugin's score counts, where it is not as usual.
     pub weights: HashMap<String, i64>,
+    /// A walk stops after so many machines that would do; `None`: max(500, 5 %).
+    pub enough: Option<usize>,
 }
 
 /// A class of pods, prepared.
@@ -31,6 +34,8 @@ pub struct Class {
     pub scores: Vec<(usize, i64, Box<dyn Score>)>,
     /// Whether what happens on one machine changes the answer about others.
     pub spans_machines: bool,
+    /// A walk stops after so many machines that would do.
+    pub enough: Option<usize>,
     uses: Uses,
 }
 
@@ -145,5 +150,6 @@ fn prepare(snapshot: &mut Snapshot, info: &PodInfo, profile: Option<&Profile>, i
         }
     }
     let spans_machines = checks.iter().any(|(_, check)| check.spans_machines());
-    Class { id, spec: info.spec.clone(), band, tier, ask, checks, scores, spans_machines, uses }
+    let enough = profile.and_then(|profile| profile.enough);
+    Class { id, spec: info.spec.clone(), band, tier, ask, checks, scores, spans_machines, enough, uses }
 }

@@ -89,7 +89,7 @@ pub fn schedule(snapshot: &Snapshot, class: &Class, seed: u64, scratch: &mut Scr
 fn find(snapshot: &Snapshot, class: &Class, seed: u64, feasible: &mut Vec<Machine>) {
     feasible.clear();
     let words = snapshot.slots().div_ceil(WORD);
-    let enough = ENOUGH.max(snapshot.slots() / ENOUGH_PART);
+    let enough = class.enough.unwrap_or_else(|| ENOUGH.max(snapshot.slots() / ENOUGH_PART));
     let start = if words == 0 { 0 } else { usize::try_from(seed % words as u64).unwrap_or(0) };
     for word in (start..words).chain(0..start) {
         let live = snapshot.live().word(word);
