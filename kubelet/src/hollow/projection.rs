@@ -30,10 +30,18 @@ impl<'de> Deserialize<'de> for HollowPod {
 }
 
 pub fn slim(pod: Pod) -> Pod {
-    let Pod { metadata, spec, status } = pod;
+    let Pod { metadata, spec, mut status } = pod;
+    // A parser leaves room for more in every list; over thousands of pods that is most of what they take.
+    status.conditions.shrink_to_fit();
+    status.init_container_statuses.shrink_to_fit();
+    status.container_statuses.shrink_to_fit();
     let mut metadata = bare(metadata);
     metadata.annotations.retain(|key, _| key.starts_with(OWN));
-    let containers = |all: Vec<Container>| all.into_iter().map(container).collect();
+    let containers = |all: Vec<Container>| {
+        let mut kept: Vec<Container> = all.into_iter().map(container).collect();
+        kept.shrink_to_fit();
+        kept
+    };
     let spec = PodSpec {
         containers: containers(spec.containers),
         init_containers: containers(spec.init_containers),
