@@ -12,6 +12,7 @@ pub mod machine;
 pub mod namespace;
 pub mod readings;
 pub mod runner;
+pub mod schedbench;
 pub mod storebench;
 pub mod tools;
 pub mod traces;

@@ -111,7 +111,9 @@ fn cluster(row: &Row) -> Engine {
 
 fn measure(row: &Row) -> Value {
     let before = resident_bytes();
+    let start = Instant::now();
     let mut engine = cluster(row);
+    let build = start.elapsed();
     let snapshot = resident_bytes().saturating_sub(before);
     for at in 0..row.pods {
         engine.step(1, Event::Pod(pod(row.shape, 100_000_000 + at, "")));
@@ -145,5 +147,6 @@ fn measure(row: &Row) -> Value {
     json!({"shape": row.shape, "machines": row.machines, "placed": row.machines * PER_MACHINE, "pods": row.pods,
         "per_second": (row.pods as f64 / total.as_secs_f64()).round(),
         "decisions_per_second": (row.pods as f64 / (total - answering).as_secs_f64()).round(),
-        "p50_us": us(500), "p99_us": us(990), "p999_us": us(999), "snapshot_bytes": snapshot})
+        "p50_us": us(500), "p99_us": us(990), "p999_us": us(999), "snapshot_bytes": snapshot,
+        "build_s": build.as_secs_f64()})
 }

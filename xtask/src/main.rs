@@ -44,7 +44,7 @@ enum Task {
     },
     /// Measures, and writes docs/benchmarks.md
     Bench {
-        /// What to measure: first-light, store, api
+        /// What to measure: first-light, store, api, scheduler
         name: String,
         /// Runs per figure; the median is reported
         #[arg(long, default_value_t = 5)]

@@ -7,6 +7,7 @@ mod api;
 mod first_light;
 mod plot;
 mod report;
+mod scheduler;
 mod spread;
 mod store;
 
@@ -31,7 +32,8 @@ pub fn run(root: &Path, wanted: &Wanted) -> anyhow::Result<()> {
         "first-light" => first_light::run(root, wanted),
         "store" => store::run(root, wanted),
         "api" => api::run(root, wanted),
-        name => anyhow::bail!("unknown benchmark {name:?}; there are: first-light, store, api"),
+        "scheduler" => scheduler::run(root, wanted),
+        name => anyhow::bail!("unknown benchmark {name:?}; there are: first-light, store, api, scheduler"),
     }
 }
 

@@ -90,8 +90,20 @@ pub fn bars(title: &str, bars: &[Bar]) -> String {
     close(svg)
 }
 
-/// Panels of lines: percentiles along, a logarithmic value upwards.
-pub fn lines(unit: &str, shares: &[f64], panels: &[Panel]) -> String {
+/// What lies along: a name for each point, the same way apart.
+pub struct Along {
+    pub title: String,
+    pub points: Vec<String>,
+}
+
+impl Along {
+    pub fn percentiles(shares: &[f64]) -> Self {
+        Self { title: "percentile".to_owned(), points: shares.iter().copied().map(percentile).collect() }
+    }
+}
+
+/// Panels of lines over the same points, a logarithmic value upwards.
+pub fn lines(unit: &str, along: &Along, panels: &[Panel]) -> String {
     const LEFT: f64 = 90.0;
     const RIGHT: f64 = WIDTH - 170.0;
     const HEIGHT: f64 = 200.0;
@@ -102,7 +114,7 @@ pub fn lines(unit: &str, shares: &[f64], panels: &[Panel]) -> String {
         let bottom = top + HEIGHT;
         let values = panel.lines.iter().flat_map(|line| line.points.iter().copied());
         let axis = Log::holding(values, 10.0, bottom, top);
-        let x = |point: usize| LEFT + (RIGHT - LEFT) * point as f64 / (shares.len().max(2) - 1) as f64;
+        let x = |point: usize| LEFT + (RIGHT - LEFT) * point as f64 / (along.points.len().max(2) - 1) as f64;
         text(&mut svg, 12.0, top - 20.0, "title", &panel.title);
         for tick in axis.ticks(10.0) {
             rule(&mut svg, (LEFT, axis.at(tick)), (RIGHT, axis.at(tick)), "grid");
@@ -110,10 +122,10 @@ pub fn lines(unit: &str, shares: &[f64], panels: &[Panel]) -> String {
         }
         rule(&mut svg, (LEFT, top), (LEFT, bottom), "axis");
         rule(&mut svg, (LEFT, bottom), (RIGHT, bottom), "axis");
-        for (point, share) in shares.iter().enumerate() {
-            text(&mut svg, x(point), bottom + 18.0, "middle", &percentile(*share));
+        for (point, name) in along.points.iter().enumerate() {
+            text(&mut svg, x(point), bottom + 18.0, "middle", name);
         }
-        text(&mut svg, (LEFT + RIGHT) / 2.0, bottom + 36.0, "middle", "percentile");
+        text(&mut svg, (LEFT + RIGHT) / 2.0, bottom + 36.0, "middle", &along.title);
         text(&mut svg, LEFT + 8.0, top + 4.0, "start", unit);
         let mut labels: Vec<f64> = Vec::new();
         for (line, colour) in panel.lines.iter().zip(LINE_COLOURS.iter().cycle()) {
@@ -228,7 +240,7 @@ mod tests {
     fn lines_have_every_point_and_labels_that_do_not_meet() {
         let line = |label: &str| Line { label: label.into(), points: vec![1.0, 10.0, 100.0] };
         let panel = Panel { title: "P".into(), lines: vec![line("x"), line("y")] };
-        let svg = lines("ms", &[0.5, 0.99, 1.0], &[panel]);
+        let svg = lines("ms", &Along::percentiles(&[0.5, 0.99, 1.0]), &[panel]);
         let points = svg.lines().find(|line| line.starts_with("<polyline")).unwrap();
         assert_eq!(points.matches(',').count(), 3);
         assert!(svg.contains(">p50</text>") && svg.contains(">p99</text>") && svg.contains(">max</text>"));

@@ -2,7 +2,7 @@
 //! measured again without the others. It judges goals; the words around them belong to each section.
 
 use super::Wanted;
-use super::plot::{self, Line, Panel};
+use super::plot::{self, Along, Line, Panel};
 use super::spread::{Spread, short, shown};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -78,11 +78,22 @@ pub struct Program {
 impl Program {
     /// Builds and measures. Returns what is known now and the command for it; unless it is a quick look, the samples are kept.
     pub fn run(&self, root: &Path, wanted: &Wanted) -> anyhow::Result<(Report, String)> {
-        let Self { name, binary } = self;
+        let report = self.measure(root, wanted)?;
+        self.keep(root, wanted, report)
+    }
+
+    /// Builds and runs the program.
+    pub fn measure(&self, root: &Path, wanted: &Wanted) -> anyhow::Result<Report> {
+        let binary = self.binary;
         super::build(root, wanted, &["--bin", binary])?;
         let measured = super::measure(root, binary, wanted, &[])?;
+        serde_json::from_slice(&measured).with_context(|| format!("{binary}'s report"))
+    }
+
+    /// Keeps the samples; those of rows that were not measured now stay as they were.
+    pub fn keep(&self, root: &Path, wanted: &Wanted, mut report: Report) -> anyhow::Result<(Report, String)> {
+        let name = self.name;
         let Wanted { runs, further, .. } = wanted;
-        let mut report: Report = serde_json::from_slice(&measured).with_context(|| format!("{binary}'s report"))?;
         let partial = further.iter().any(|word| word.starts_with("--only"));
         if !report.quick {
             let path = root.join(format!("docs/benchmarks/{name}.json"));
@@ -144,7 +155,7 @@ impl Report {
                     .collect(),
             })
             .collect();
-        plot::lines("latency, ms", &self.curve, &panels)
+        plot::lines("latency, ms", &Along::percentiles(&self.curve), &panels)
     }
 }
 
