@@ -39,7 +39,7 @@ pub enum Command {
     /// Run one API server on a store
     Apiserver(Box<ApiserverArgs>),
     /// Run the scheduler
-    Scheduler(ClientArgs),
+    Scheduler(SchedulerArgs),
     /// Run the controllers
     Controllers(ControllersArgs),
     /// Run the node agent, with its containerd and guard
@@ -333,6 +333,19 @@ pub struct ClientArgs {
     /// The kubeconfig with this role's identity
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: PathBuf,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct SchedulerArgs {
+    #[command(flatten)]
+    pub client: ClientArgs,
+    /// Which pods are this scheduler's, and how each of its profiles places them (docs/scheduling.md) [default: those of
+    /// default-scheduler, as usual]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Decide without holding the Lease: beside other schedulers, whose pods are others
+    #[arg(long)]
+    pub no_leader_election: bool,
 }
 
 #[derive(Args, Debug, Clone)]

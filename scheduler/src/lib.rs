@@ -19,4 +19,4 @@ pub mod pod;
 pub mod resources;
 pub mod selector;
 
-pub use run::{Config, Error, run};
+pub use run::{Config, Error, Profiles, run};

@@ -1,6 +1,6 @@
 //! One role as a process of its own: it reaches the API server with its kubeconfig and runs until it is told to stop.
 
-use crate::cli::{ApiserverArgs, ClientArgs, ControllersArgs, NetworkArgs};
+use crate::cli::{ApiserverArgs, ClientArgs, ControllersArgs, NetworkArgs, SchedulerArgs};
 use crate::pki::Pki;
 use crate::problem::Problem;
 use crate::roles::api::{self, Api, read};
@@ -8,6 +8,7 @@ use crate::roles::stores;
 use crate::{machine, preflight, stop};
 use gantry_client::Client;
 use gantry_controllers::{Cidr, LeaderElection, Ranges};
+use std::path::PathBuf;
 
 /// The role's client; a kubeconfig that cannot be read is the person's to put right.
 pub async fn client(args: &ClientArgs) -> anyhow::Result<Client> {
@@ -56,9 +57,21 @@ pub async fn apiserver(args: ApiserverArgs) -> anyhow::Result<()> {
 }
 
 /// `gantry scheduler`: whenever it leads.
-pub async fn scheduler(args: ClientArgs) -> anyhow::Result<()> {
-    let config = gantry_scheduler::Config { leader_election: true, identity: identity(), ..Default::default() };
-    gantry_scheduler::run(config, client(&args).await?, stop::signal_token()?).await?;
+pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
+    let usual = gantry_scheduler::Config::default();
+    let read_file = |path: &PathBuf| -> anyhow::Result<_> {
+        let parsed = serde_saphyr::from_str::<gantry_scheduler::Profiles>(&read(path)?);
+        let checked = parsed.map_err(|error| error.to_string()).and_then(gantry_scheduler::Profiles::checked);
+        checked.map_err(|why| Problem::new(format!("--config {}: {why}", path.display())).into())
+    };
+    let profiles = args.config.as_ref().map(read_file).transpose()?;
+    let config = match profiles {
+        None => usual,
+        Some((scheduler_name, profiles)) => gantry_scheduler::Config { scheduler_name, profiles, ..usual },
+    };
+    let leader_election = !args.no_leader_election;
+    let config = gantry_scheduler::Config { leader_election, identity: identity(), ..config };
+    gantry_scheduler::run(config, client(&args.client).await?, stop::signal_token()?).await?;
     Ok(())
 }
 

@@ -5,6 +5,7 @@ mod effects;
 mod explanations;
 mod feed;
 mod numbers;
+mod profiles;
 mod workers;
 
 use std::collections::HashMap;
@@ -21,6 +22,7 @@ use crate::engine::{Effect, Engine, Event};
 use effects::Effects;
 use feed::Feed;
 use numbers::Numbers;
+pub use profiles::Profiles;
 use workers::Threads;
 
 /// Pods decided between two looks at the watches.
