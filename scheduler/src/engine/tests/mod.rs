@@ -1,11 +1,13 @@
 //! The engine's effects, event by event; and two engines on one store under any interleaving.
 
+mod bad_input;
 mod interleaving;
 mod model;
 
 use serde_json::json;
 
 use super::*;
+use crate::api::Pod;
 use crate::snapshot::Watch;
 use model::{allocation, machine, node, pod};
 
