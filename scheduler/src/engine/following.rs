@@ -165,7 +165,8 @@ impl Engine {
         // Whom it made way for, and who waits for the machine, goes first.
         let mut waited = Vec::new();
         for (preemptor, nomination) in &mut self.nominated {
-            let made_way = nomination.victims.remove(uid);
+            // The room is there once the last of them is gone.
+            let made_way = nomination.victims.remove(uid) && nomination.victims.is_empty();
             if made_way || (nomination.hold.machine() == machine && nomination.until_ms.is_some()) {
                 waited.push(preemptor.clone());
             }

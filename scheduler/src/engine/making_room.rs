@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Effect, Engine, Nomination, Victim};
-use crate::plugins::Reason;
+use crate::plugins::{Reason, Wake};
 use crate::pod::PodInfo;
 use crate::preempt::{Budget, preempt};
 use crate::queue::Found;
@@ -52,6 +52,19 @@ impl Engine {
         let hold = self.snapshot.hold(info.clone(), room.machine);
         self.nominated.insert(info.uid.clone(), Nomination { hold, victims, until_ms: None });
         true
+    }
+
+    /// A pod that was to make way does not: for whom it was to go, something else is tried after a while.
+    pub(super) fn stays(&mut self, victim: &Arc<str>, now_ms: u64) {
+        let waits = |nomination: &Nomination| nomination.victims.contains(victim);
+        let waiting: Vec<_> = self.nominated.iter().filter(|(_, n)| waits(n)).map(|(uid, _)| uid.clone()).collect();
+        for uid in waiting {
+            if let Some(nomination) = self.nominated.remove(&uid) {
+                self.news.on(Wake::POD_GONE, nomination.hold.machine());
+                self.snapshot.forget(nomination.hold);
+            }
+            self.queue.retry(&uid, now_ms);
+        }
     }
 
     /// Keeps a machine for a pod that fits nowhere, one pod a band at a time: what ends there is left to it, so that small pods

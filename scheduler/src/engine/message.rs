@@ -55,6 +55,8 @@ pub enum Event {
     },
     /// The explanation was not written.
     ExplainFailed(Arc<str>),
+    /// This pod was to end and does not.
+    EvictFailed(Arc<str>),
     /// Decide about pods that are ready, at most this many.
     Decide {
         seed: u64,

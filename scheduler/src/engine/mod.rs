@@ -146,6 +146,7 @@ impl Engine {
                     pending.told = None;
                 }
             }
+            Event::EvictFailed(uid) => self.stays(&uid, now_ms),
             Event::Decide { seed, most } => return self.decide(now_ms, seed, most, &Inline),
         }
         effects

@@ -20,6 +20,8 @@ use crate::pod::PodInfo;
 const BATCH: usize = 256;
 /// Batches under way; what is decided meanwhile waits and goes together.
 const BATCHES: usize = 4;
+/// Evictions, nominations and answers under way.
+const WRITES: usize = 32;
 /// Between two tries to read an allocation.
 const READ_AGAIN: std::time::Duration = std::time::Duration::from_millis(500);
 
@@ -29,6 +31,8 @@ pub(super) struct Effects {
     answers: UnboundedSender<Event>,
     binds: Vec<Vec<Bind>>,
     under_way: Arc<tokio::sync::Semaphore>,
+    /// Bounds what else is written at once.
+    writes: Arc<tokio::sync::Semaphore>,
     explanations: Explanations,
 }
 
@@ -49,8 +53,9 @@ struct ItemResult {
 impl Effects {
     pub fn new(client: Client, recorder: EventRecorder, answers: UnboundedSender<Event>) -> Self {
         let under_way = Arc::new(tokio::sync::Semaphore::new(BATCHES));
+        let writes = Arc::new(tokio::sync::Semaphore::new(WRITES));
         let explanations = Explanations::start(client.clone(), recorder.clone(), answers.clone());
-        Effects { client, recorder, answers, binds: Vec::new(), under_way, explanations }
+        Effects { client, recorder, answers, binds: Vec::new(), under_way, writes, explanations }
     }
 
     /// Starts one effect; binds wait for `flush`.
@@ -101,7 +106,9 @@ impl Effects {
 
     fn nominate(&self, pod: Arc<PodInfo>, node: &str) {
         let write = self.status(&pod, json!({"nominatedNodeName": node}));
+        let writes = self.writes.clone();
         tokio::spawn(async move {
+            let _permit = writes.acquire_owned().await;
             if let Err(error) = write.await {
                 tracing::debug!(pod = pod.key(), error = error.chain(), "a nomination was not written");
             }
@@ -123,8 +130,9 @@ impl Effects {
             }
             Err(message) => json!({"phase": "Failed", "answeredAt": answered, "message": message}),
         };
-        let client = self.client.clone();
+        let (client, writes) = (self.client.clone(), self.writes.clone());
         tokio::spawn(async move {
+            let _permit = writes.acquire_owned().await;
             let meta = &review.metadata;
             let patch = Patch::Merge(json!({"metadata": {"uid": meta.uid}, "status": status}));
             let kind = &kinds::PLACEMENT_REVIEW;
@@ -163,29 +171,36 @@ impl Effects {
         };
         let message = format!("Preempted by pod {} on node {node}", preemptor.uid);
         self.recorder.event(&about, EventType::Normal, "Preempted", &message);
-        let client = self.client.clone();
-        let since = SystemClock.now();
+        let (client, writes, answers) = (self.client.clone(), self.writes.clone(), self.answers.clone());
         tokio::spawn(async move {
-            let Victim { namespace, name, uid, grace_s } = victim;
-            // Says why it ends, for those that count disruptions apart from failures.
-            let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
-                "message": message, "lastTransitionTime": since});
-            let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
-            let told: Result<Value, _> =
-                client.patch(&kinds::POD, &namespace, &name, Patch::Strategic(patch), Some("status")).await;
-            let options = DeleteOptions { grace_period_seconds: Some(grace_s), ..DeleteOptions::uid(uid) };
-            let deleted = match told {
-                Ok(_) => client.delete(&kinds::POD, &namespace, &name, &options).await,
-                Err(error) => Err(error),
-            };
-            match deleted {
-                Err(error) if !error.is_not_found() && !error.is_conflict() => {
-                    let pod = format!("{namespace}/{name}");
-                    tracing::warn!(pod, error = error.chain(), "could not be preempted");
-                }
-                _ => {}
+            let permit = writes.acquire_owned().await;
+            let ended = end(&client, &victim, &message).await;
+            drop(permit);
+            if let Err(error) = ended {
+                let pod = format!("{}/{}", victim.namespace, victim.name);
+                tracing::warn!(pod, error = error.chain(), "could not be preempted");
+                drop(answers.send(Event::EvictFailed(victim.uid.into())));
             }
         });
+    }
+}
+
+/// Says why the pod ends, for those that count disruptions apart from failures, and deletes it. One that is gone is fine.
+async fn end(client: &Client, victim: &Victim, message: &str) -> Result<(), ApiError> {
+    let Victim { namespace, name, uid, grace_s } = victim;
+    let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+        "message": message, "lastTransitionTime": SystemClock.now()});
+    let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
+    let patch = Patch::Strategic(patch);
+    let told: Result<Value, _> = client.patch(&kinds::POD, namespace, name, patch, Some("status")).await;
+    let options = DeleteOptions { grace_period_seconds: Some(*grace_s), ..DeleteOptions::uid(uid.clone()) };
+    let ended = match told {
+        Ok(_) => client.delete(&kinds::POD, namespace, name, &options).await.map(drop),
+        Err(error) => Err(error),
+    };
+    match ended {
+        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+        ended => ended,
     }
 }
 

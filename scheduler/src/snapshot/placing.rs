@@ -46,8 +46,8 @@ impl Snapshot {
     }
 
     /// What a placed pod takes.
-    pub fn ask_of(&self, placed: &Placed) -> Ask {
-        self.pods.spec(&placed.info.spec).map(|data| data.ask.clone()).unwrap_or_default()
+    pub fn ask_of(&self, placed: &Placed) -> Option<&Ask> {
+        self.pods.spec(&placed.info.spec).map(|data| &data.ask)
     }
 }
 

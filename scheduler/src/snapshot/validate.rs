@@ -15,7 +15,7 @@ impl Snapshot {
             for placed in self.pods_on(machine) {
                 assert_eq!(placed.machine, machine);
                 assert_eq!(self.find(&self.names[machine]), Some(machine), "a machine with pods keeps its place");
-                let ask = self.ask_of(placed);
+                let ask = self.ask_of(placed).expect("a placed pod's spec is known");
                 used.0 = used.0.plus(ask.main, 1);
                 used.1 += ask.ephemeral;
                 used.2 += ask.pods;
@@ -23,7 +23,9 @@ impl Snapshot {
                     used.3 = used.3.plus(ask.main, 1);
                 }
                 for (id, _) in &ask.others {
-                    let asked = |p: &Placed| self.ask_of(p).others.iter().find(|(o, _)| o == id).map_or(0, |o| o.1);
+                    let asked = |p: &Placed| {
+                        self.ask_of(p).and_then(|ask| ask.others.iter().find(|(o, _)| o == id)).map_or(0, |o| o.1)
+                    };
                     let sum: i64 = self.pods_on(machine).map(asked).sum();
                     assert_eq!(self.room.other(machine, *id).used, sum);
                 }

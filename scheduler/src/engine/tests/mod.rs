@@ -207,6 +207,24 @@ fn room_is_made_and_held_until_the_victims_are_gone() {
 }
 
 #[test]
+fn who_does_not_end_is_asked_again_and_all_must_be_gone() {
+    let mut engine = engine();
+    for name in ["low-1", "low-2"] {
+        engine.step(0, Event::Pod(pod(name, "1", "m", json!({}))));
+    }
+    engine.step(0, Event::Pod(pod("urgent", "2", "", json!({"priority": 100}))));
+    assert_eq!(told(&decide(&mut engine, 0))[..2], ["evict low-1", "evict low-2"]);
+    engine.step(1, Event::EvictFailed("low-2".into()));
+    engine.step(2, Event::Pod(model::deleting(&pod("low-1", "1", "m", json!({})))));
+    let again = told(&decide(&mut engine, 1_000));
+    assert_eq!(again, ["evict low-2", "nominate urgent m"], "the other is on its way");
+    engine.step(1_001, Event::PodGone("low-1".into()));
+    assert_eq!(decide(&mut engine, 1_002), [], "one of them is there still");
+    engine.step(1_003, Event::PodGone("low-2".into()));
+    assert_eq!(told(&decide(&mut engine, 1_003)), ["bind urgent@5"]);
+}
+
+#[test]
 fn a_bind_is_told_even_when_the_watch_is_faster_than_the_answer() {
     let mut engine = engine();
     engine.step(0, Event::Pod(pod("a", "2", "", json!({}))));

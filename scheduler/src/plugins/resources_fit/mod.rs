@@ -25,7 +25,7 @@ impl Freed {
     fn of(snapshot: &Snapshot, pods: &[&Placed]) -> Self {
         let mut freed = Freed::default();
         for placed in pods {
-            let ask = snapshot.ask_of(placed);
+            let Some(ask) = snapshot.ask_of(placed) else { continue };
             freed.all.main.cpu_m += ask.main.cpu_m;
             freed.all.main.memory += ask.main.memory;
             freed.all.ephemeral += ask.ephemeral;
@@ -34,7 +34,7 @@ impl Freed {
                 freed.reserved.cpu_m += ask.main.cpu_m;
                 freed.reserved.memory += ask.main.memory;
             }
-            freed.all.others.extend(ask.others);
+            freed.all.others.extend_from_slice(&ask.others);
         }
         freed
     }
