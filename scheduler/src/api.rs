@@ -127,7 +127,7 @@ projection! {
         node_at: u64,
         capacity_at: u64,
     }
-    PriorityClass { metadata: ObjectMeta, value: i64, }
+    PriorityClass { metadata: ObjectMeta, value: i64, global_default: bool, preemption_policy: String, }
     Namespace { metadata: ObjectMeta, }
     PodGroup { metadata: ObjectMeta, spec: PodGroupSpec, }
     PodGroupSpec { min_member: u32, schedule_timeout_seconds: Option<u32>, }

@@ -24,6 +24,30 @@ impl Term {
     }
 }
 
+impl Term {
+    /// The requirements that do not hold, in words.
+    pub fn unmet(&self, name: &str, labels: &Labels) -> Vec<String> {
+        let by_label = self.labels.iter().filter(|r| !holds(r, labels.get(&r.key)));
+        let by_field = self.fields.iter().filter(|r| !holds(r, (r.key == "metadata.name").then_some(name)));
+        by_label.chain(by_field).map(words).collect()
+    }
+}
+
+/// `disk in (ssd, nvme)`, `cores > 8`, `gpu exists`.
+fn words(requirement: &NodeRequirement) -> String {
+    let NodeRequirement { key, operator, values } = requirement;
+    let values = values.join(", ");
+    match operator.as_str() {
+        "In" => format!("{key} in ({values})"),
+        "NotIn" => format!("{key} not in ({values})"),
+        "Exists" => format!("{key} exists"),
+        "DoesNotExist" => format!("{key} does not exist"),
+        "Gt" => format!("{key} > {values}"),
+        "Lt" => format!("{key} < {values}"),
+        other => format!("{key} {other} ({values})"),
+    }
+}
+
 /// `nodeSelector`: every label has this value.
 pub fn all_equal(wanted: &BTreeMap<String, String>, labels: &Labels) -> bool {
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
@@ -79,6 +103,34 @@ mod tests {
         check("zone", "Lt", &["9"], false);
         check("cores", "Gt", &["7", "6"], false);
         check("zone", "Like", &["a"], false);
+    }
+
+    #[test]
+    fn what_does_not_hold_is_said_in_words() {
+        let labels = Labels::of(&BTreeMap::from([("zone".to_owned(), "a".to_owned())]));
+        let requirement = |key: &str, operator: &str, values: &[&str]| NodeRequirement {
+            key: key.into(),
+            operator: operator.into(),
+            values: values.iter().map(|v| (*v).to_owned()).collect(),
+        };
+        let own = vec![
+            requirement("zone", "In", &["a"]),
+            requirement("disk", "In", &["ssd", "nvme"]),
+            requirement("zone", "NotIn", &["a"]),
+            requirement("gpu", "Exists", &[]),
+            requirement("zone", "DoesNotExist", &[]),
+            requirement("cores", "Gt", &["8"]),
+        ];
+        let term = Term { labels: own, fields: vec![requirement("metadata.name", "In", &["n"])] };
+        let expect = [
+            "disk in (ssd, nvme)",
+            "zone not in (a)",
+            "gpu exists",
+            "zone does not exist",
+            "cores > 8",
+            "metadata.name in (n)",
+        ];
+        assert_eq!(term.unmet("m", &labels), expect);
     }
 
     #[test]

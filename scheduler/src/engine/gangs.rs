@@ -35,6 +35,17 @@ impl Gang {
     }
 }
 
+/// How a gang stands, for whoever asks.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub min_member: Option<u32>,
+    /// A PodGroup says how many they are, not a label.
+    pub has_object: bool,
+    /// By age.
+    pub pending: Vec<Arc<str>>,
+    pub placed: usize,
+}
+
 /// A gang that was decided and waits for its machines.
 #[derive(Debug)]
 struct Ticket {
@@ -87,6 +98,14 @@ impl Gangs {
     /// Gangs of which a PodGroup is known.
     pub fn with_object(&self) -> impl Iterator<Item = (String, String)> + '_ {
         self.known.iter().filter(|(_, gang)| gang.min_member.is_some()).map(|(key, _)| key.clone())
+    }
+
+    /// The gang that the pod is of.
+    pub fn standing(&self, info: &PodInfo) -> Option<Standing> {
+        let gang = self.known.get(&key(info)?)?;
+        let pending = gang.pending.iter().map(|(_, uid)| uid.clone()).collect();
+        let min_member = gang.min_member.or(gang.labelled);
+        Some(Standing { min_member, has_object: gang.min_member.is_some(), pending, placed: gang.bound.len() })
     }
 
     pub fn machines(&self, ticket: u64) -> Option<BTreeSet<Machine>> {

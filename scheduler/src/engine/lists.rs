@@ -27,12 +27,18 @@ impl Engine {
     pub(super) fn class(&mut self, class: &PriorityClass) {
         let label = class.metadata.labels.get("gantry.dev/band");
         self.snapshot.class_applied(class.name(), label.map(String::as_str));
+        self.priorities.insert(class.name().to_owned(), class.clone());
+    }
+
+    pub(super) fn class_gone(&mut self, name: &str) {
+        self.snapshot.class_deleted(name);
+        self.priorities.remove(name);
     }
 
     pub(super) fn all_classes(&mut self, all: &[Arc<PriorityClass>]) {
         let known = self.snapshot.classes().map(|name| (String::new(), name.to_owned()));
         for (_, gone) in missing(known, all) {
-            self.snapshot.class_deleted(&gone);
+            self.class_gone(&gone);
         }
         all.iter().for_each(|class| self.class(class));
     }

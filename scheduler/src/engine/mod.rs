@@ -14,11 +14,12 @@ mod making_room;
 mod message;
 mod news;
 mod reviews;
+mod strangers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::api::{Condition, PlacementReview};
+use crate::api::{Condition, PlacementReview, PriorityClass};
 use crate::class::{Classes, Profile};
 use crate::pod::PodInfo;
 use crate::preempt::Budget;
@@ -30,6 +31,7 @@ pub use deciding::{Inline, Work, Workers};
 use gangs::Gangs;
 pub use message::{Bind, BindOutcome, Effect, Event, Victim};
 use news::News;
+use strangers::Strangers;
 
 /// A pod that wants a machine from us.
 #[derive(Debug)]
@@ -76,6 +78,9 @@ pub struct Engine {
     news: News,
     sampled_ms: u64,
     reviews: BTreeMap<(String, String), Arc<PlacementReview>>,
+    strangers: Strangers,
+    /// What a template's priority is, as admission would say it of a pod.
+    priorities: BTreeMap<String, PriorityClass>,
     scratch: Scratch,
 }
 
@@ -103,6 +108,8 @@ impl Engine {
             news: News::default(),
             sampled_ms: 0,
             reviews: BTreeMap::new(),
+            strangers: Strangers::default(),
+            priorities: BTreeMap::new(),
             scratch: Scratch::default(),
         }
     }
@@ -115,10 +122,16 @@ impl Engine {
             Event::NodeGone(name) => self.node_gone(&name),
             Event::Allocation(allocation) => self.allocation(&allocation, &mut effects),
             Event::AllocationGone(name) => self.snapshot.allocation_deleted(&name),
-            Event::Pod(pod) => self.pod(&pod, now_ms, &mut effects),
-            Event::PodGone(uid) => self.pod_gone(&uid),
+            Event::Pod(pod) => {
+                self.strangers.pod(&pod, &self.schedulers);
+                self.pod(&pod, now_ms, &mut effects);
+            }
+            Event::PodGone(uid) => {
+                self.strangers.gone(&uid);
+                self.pod_gone(&uid);
+            }
             Event::Class(class) => self.class(&class),
-            Event::ClassGone(name) => self.snapshot.class_deleted(&name),
+            Event::ClassGone(name) => self.class_gone(&name),
             Event::Namespace(namespace) => self.namespace(&namespace),
             Event::NamespaceGone(name) => self.snapshot.namespace_deleted(&name),
             Event::Budget(budget) => self.budget(&budget),
@@ -131,7 +144,10 @@ impl Engine {
             Event::ReviewGone(name) => drop(self.reviews.remove(&name)),
             Event::AllNodes(nodes) => self.all_nodes(&nodes),
             Event::AllAllocations(all) => self.all_allocations(&all, &mut effects),
-            Event::AllPods(pods) => self.all_pods(&pods, now_ms, &mut effects),
+            Event::AllPods(pods) => {
+                self.strangers.all(&pods, &self.schedulers);
+                self.all_pods(&pods, now_ms, &mut effects);
+            }
             Event::AllClasses(all) => self.all_classes(&all),
             Event::AllNamespaces(all) => self.all_namespaces(&all),
             Event::AllBudgets(all) => self.all_budgets(&all),

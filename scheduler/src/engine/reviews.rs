@@ -1,6 +1,8 @@
 //! Questions about placement: why a pod waits, or where pods of a template would fit. Answered from the live snapshot by the
 //! same filters that decide; nothing is changed by asking.
 
+mod told;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,11 +11,10 @@ use gantry_apimachinery::meta::Uid;
 use super::{Effect, Engine};
 use crate::api::{PlacementReview, Pod};
 use crate::class::Class;
-use crate::explain::report::{self, Fits, Preempting, Queued, Report, TeamShare};
+use crate::explain::report::{self, Fits, Report, Taking};
 use crate::pod::PodInfo;
-use crate::preempt::{Budget, preempt};
-use crate::queue::Place;
-use crate::schedule::{Decision, explain, schedule};
+use crate::schedule::{Decision, Unschedulable, schedule};
+use crate::snapshot::Assumed;
 
 /// Machines named in an answer about replicas.
 const NAMED: usize = 20;
@@ -29,11 +30,19 @@ impl Engine {
         }
     }
 
+    /// All that wait; but of those about templates, which may be of many pods, one a turn: pods are decided in between.
     pub(super) fn answer_reviews(&mut self, now_ms: u64, effects: &mut Vec<Effect>) {
-        for (_, review) in std::mem::take(&mut self.reviews) {
+        let mut is_spent = false;
+        let mut later = BTreeMap::new();
+        for (key, review) in std::mem::take(&mut self.reviews) {
+            if review.spec.template.is_some() && std::mem::replace(&mut is_spent, true) {
+                later.insert(key, review);
+                continue;
+            }
             let answer = self.answer(&review, now_ms);
             effects.push(Effect::Answer { review, answer: answer.map(Box::new) });
         }
+        self.reviews = later;
     }
 
     fn answer(&mut self, review: &PlacementReview, now_ms: u64) -> Result<Report, String> {
@@ -45,10 +54,29 @@ impl Engine {
                 pod.metadata.namespace.clone_from(namespace);
                 pod.metadata.name = "replica".to_owned();
                 pod.metadata.uid = Uid(format!("review/{}", review.metadata.uid));
+                self.admit(&mut pod)?;
                 Ok(self.replicas(&pod, review.spec.replicas.max(1) as usize))
             }
             None => self.waiting(namespace, &review.spec.pod_name, now_ms),
         }
+    }
+
+    /// Says of a template's pod what admission would say of a pod: its priority.
+    fn admit(&self, pod: &mut Pod) -> Result<(), String> {
+        let spec = &mut pod.spec;
+        if let Some(why) = super::strangers::other_scheduler(&spec.scheduler_name, &self.schedulers) {
+            return Err(format!("a pod of this template {why}"));
+        }
+        let class = match spec.priority_class_name.as_str() {
+            "" => self.priorities.values().filter(|class| class.global_default).min_by_key(|class| class.value),
+            name => Some(self.priorities.get(name).ok_or_else(|| format!("there is no PriorityClass {name}"))?),
+        };
+        if let Some(class) = class {
+            spec.priority_class_name.clone_from(&class.metadata.name);
+            spec.priority = class.value;
+            spec.preemption_policy.clone_from(&class.preemption_policy);
+        }
+        Ok(())
     }
 
     /// Why this pod waits.
@@ -56,6 +84,7 @@ impl Engine {
         let found = self.pending.values().find(|p| p.info.namespace == *namespace && &*p.info.name == name);
         let Some(pending) = found else { return Err(self.not_waiting(namespace, name)) };
         let (info, since_ms) = (pending.info.clone(), pending.since_ms);
+        let making_room = self.making_room(&info, now_ms);
         // Its own hold is not in its way.
         let hold = self.nominated.remove(&info.uid).map(|nomination| {
             let machine = nomination.hold.machine();
@@ -64,11 +93,15 @@ impl Engine {
         });
         let class = self.class_of(&info);
         let mut report = report::filters(&self.snapshot, &class);
-        report.preemption = Some(self.could_preempt(&class));
+        report.gang = self.gang_state(&info);
+        if report.feasible == 0 {
+            report.preemption = Some(self.could_preempt(&class));
+        }
         if let Some((machine, victims, until_ms)) = hold {
             let hold = self.snapshot.hold(info.clone(), machine);
             self.nominated.insert(info.uid.clone(), super::Nomination { hold, victims, until_ms });
         }
+        report.making_room = making_room;
         report.queue = Some(self.queued(&info, since_ms, now_ms));
         report.team = Some(self.team_share(&info));
         Ok(report)
@@ -76,111 +109,66 @@ impl Engine {
 
     fn not_waiting(&self, namespace: &str, name: &str) -> String {
         let placed = self.snapshot.placed().find(|p| p.info.namespace == *namespace && &*p.info.name == name);
-        match placed {
-            Some(placed) => format!("pod {namespace}/{name} has its machine: {}", self.snapshot.name(placed.machine)),
-            None => format!(
-                "pod {namespace}/{name} does not wait for this scheduler: it does not exist, has ended, is being deleted, has \
-                 scheduling gates, or names another schedulerName"
-            ),
-        }
-    }
-
-    fn could_preempt(&mut self, class: &Class) -> Preempting {
-        let no = |why: &str| Preempting { possible: false, why: why.to_owned(), machine: None, victims: Vec::new() };
-        if !class.spec.may_preempt {
-            return no("its preemptionPolicy is Never");
-        }
-        if self.snapshot.lowest_priority().is_none_or(|lowest| lowest >= class.spec.priority) {
-            return no("no pod that runs has a lower priority");
-        }
-        let none = explain(&self.snapshot, class);
-        if none.curable.is_empty() {
-            return no("no machine refuses it only for what ending pods could change");
-        }
-        let budgets: Vec<Budget> = self.budgets.values().cloned().collect();
-        match preempt(&self.snapshot, class, &none.curable, &budgets, 0) {
-            Some(found) => Preempting {
-                possible: true,
-                why: "ending these pods would make room".to_owned(),
-                machine: Some(self.snapshot.name(found.machine).to_owned()),
-                victims: found.victims.iter().map(|victim| victim.key()).collect(),
-            },
-            None if class.band == crate::pod::Band::Production => {
-                no("on no machine do pods of lower priority outside of the production band hold enough")
+        match (placed, self.strangers.why(namespace, name)) {
+            (Some(placed), _) => {
+                format!("pod {namespace}/{name} has its machine: {}", self.snapshot.name(placed.machine))
             }
-            None => no("on no machine do pods of lower priority hold enough"),
+            (None, Some(why)) => format!("pod {namespace}/{name} {why}"),
+            (None, None) => format!("pod {namespace}/{name} does not wait: it does not exist, or has ended"),
         }
-    }
-
-    fn queued(&self, info: &PodInfo, since_ms: u64, now_ms: u64) -> Queued {
-        let told = self.pending.get(&info.uid).and_then(|pending| pending.told.clone());
-        let written = || self.pending.get(&info.uid)?.condition.as_ref().map(|c| c.message.clone());
-        let message = told.map(|told| told.to_string()).or_else(written).unwrap_or_default();
-        let waited_seconds = now_ms.saturating_sub(since_ms) / 1000;
-        let none = Queued {
-            state: "Binding".to_owned(),
-            ahead: 0,
-            attempts: 0,
-            again_in_seconds: None,
-            waited_seconds,
-            message,
-        };
-        let Some((place, rank, attempts)) = self.queue.place(&info.uid) else { return none };
-        let seconds = |due: u64| Some(due.saturating_sub(now_ms) / 1000);
-        let (state, again_in_seconds) = match place {
-            Place::Ready => ("Ready", Some(0)),
-            Place::Waiting(due) => ("Waiting", seconds(due)),
-            Place::Sleeping(due) => ("Sleeping", seconds(due)),
-            Place::Parked => ("Gang", None),
-            Place::Taken => ("Binding", None),
-        };
-        Queued { state: state.to_owned(), ahead: self.queue.ready().ahead_of(rank), attempts, again_in_seconds, ..none }
-    }
-
-    fn team_share(&mut self, info: &PodInfo) -> TeamShare {
-        let team = self.snapshot.team(&info.namespace);
-        let (share, teams) = (self.snapshot.share(team), self.snapshot.teams());
-        let before = (0..teams.len()).filter(|other| self.snapshot.share(*other) < share).count();
-        TeamShare { name: teams.name(team).to_owned(), share, before, teams: teams.len() }
     }
 
     /// How many pods like this would find a place now: placed in thought, one after another, and taken away again.
     fn replicas(&mut self, pod: &Pod, asked: usize) -> Report {
         let read = PodInfo::read(pod);
-        let class = {
-            let info = self.snapshot.adopt(read.clone());
-            self.class_of(&info)
-        };
+        let one = |at: usize| PodInfo { uid: format!("{}/{at}", read.uid).into(), ..read.clone() };
+        let class = self.class_of_new(one(0));
         let mut report = report::filters(&self.snapshot, &class);
-        let mut assumed = Vec::new();
+        let (assumed, next) = self.in_thought((0..asked).map(one));
         let mut on: BTreeMap<String, usize> = BTreeMap::new();
-        let mut next = None;
-        for at in 0..asked {
-            let uid = format!("{}/{at}", read.uid).into();
-            let info = self.snapshot.adopt(PodInfo { uid, ..read.clone() });
+        for assumed in &assumed {
+            *on.entry(self.snapshot.name(assumed.machine()).to_owned()).or_insert(0) += 1;
+        }
+        if next.is_some() {
+            // What is told of machines is about the one that does not fit any more.
+            let class = self.class_of_new(one(assumed.len()));
+            let after = report::filters(&self.snapshot, &class);
+            (report.filters, report.nearest) = (after.filters, after.nearest);
+            report.preemption = Some(self.could_preempt(&class));
+        }
+        let next = next.map(|none| crate::explain::message(&self.snapshot, &none));
+        let fit = assumed.len();
+        self.forget_all(assumed);
+        let machines = on.len();
+        let mut on: Vec<Taking> = on.into_iter().map(|(machine, replicas)| Taking { machine, replicas }).collect();
+        on.sort_by_key(|taking| std::cmp::Reverse(taking.replicas));
+        on.truncate(NAMED);
+        report.fits = Some(Fits { asked, fit, machines, on, next });
+        report
+    }
+
+    fn class_of_new(&mut self, info: PodInfo) -> Arc<Class> {
+        let info = self.snapshot.adopt(info);
+        self.class_of(&info)
+    }
+
+    /// Assumes one pod after another until one fits nowhere. The caller owes `forget_all`.
+    fn in_thought(&mut self, pods: impl Iterator<Item = PodInfo>) -> (Vec<Assumed>, Option<Unschedulable>) {
+        let mut assumed = Vec::new();
+        for (turn, info) in pods.enumerate() {
+            let info = self.snapshot.adopt(info);
             let class = self.class_of(&info);
-            match schedule(&self.snapshot, &class, at as u64, &mut self.scratch) {
-                Decision::Placement(placement) => {
-                    *on.entry(self.snapshot.name(placement.machine()).to_owned()).or_insert(0) += 1;
-                    assumed.push(self.snapshot.assume(info, placement.machine()));
-                }
-                Decision::Unschedulable(none) => {
-                    next = Some(crate::explain::message(&self.snapshot, &none));
-                    break;
-                }
+            match schedule(&self.snapshot, &class, turn as u64, &mut self.scratch) {
+                Decision::Placement(placement) => assumed.push(self.snapshot.assume(info, placement.machine())),
+                Decision::Unschedulable(none) => return (assumed, Some(none)),
             }
         }
-        let fit = assumed.len();
+        (assumed, None)
+    }
+
+    fn forget_all(&mut self, assumed: Vec<Assumed>) {
         for assumed in assumed {
             self.snapshot.forget(assumed);
         }
-        if fit < asked {
-            report.preemption = Some(self.could_preempt(&class));
-        }
-        let mut on: Vec<(String, usize)> = on.into_iter().collect();
-        on.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        on.truncate(NAMED);
-        report.fits = Some(Fits { asked, fit, on, next });
-        report
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{amount, headline};
 use crate::class::Class;
 use crate::plugins::{PLUGINS, Reason};
+use crate::pod::PodInfo;
 use crate::schedule;
 use crate::snapshot::{Machine, Snapshot};
 
@@ -24,9 +25,13 @@ pub struct Report {
     /// In the order in which filters are asked; only those that removed any.
     pub filters: Vec<Filtered>,
     pub nearest: Vec<Near>,
+    /// Whether ending pods could help; not where a machine would take it as things are.
     pub preemption: Option<Preempting>,
+    /// What is under way to make room for it.
+    pub making_room: Option<MakingRoom>,
     pub queue: Option<Queued>,
     pub team: Option<TeamShare>,
+    pub gang: Option<GangState>,
     pub band: String,
     pub priority: i64,
     /// For a template: how many of its replicas would find a place, and on which machines.
@@ -63,7 +68,57 @@ pub struct Preempting {
     pub possible: bool,
     pub why: String,
     pub machine: Option<String>,
+    #[serde(flatten)]
+    pub victims: Victims,
+}
+
+/// Pods that end for another one. Those of other namespaces are counted only: who asks may not see them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Victims {
+    /// Their names, in the namespace of the question.
     pub victims: Vec<String>,
+    pub victims_elsewhere: usize,
+}
+
+impl Victims {
+    pub fn seen_from<'a>(namespace: &str, pods: impl Iterator<Item = &'a PodInfo>) -> Self {
+        let mut victims = Victims::default();
+        for pod in pods {
+            match pod.namespace == namespace {
+                true => victims.victims.push(pod.name.to_string()),
+                false => victims.victims_elsewhere += 1,
+            }
+        }
+        victims
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MakingRoom {
+    /// Kept for the pod.
+    pub machine: String,
+    /// Those that still end.
+    #[serde(flatten)]
+    pub victims: Victims,
+    /// Nobody is ended: the machine is kept so long, for what ends by itself.
+    pub kept_for_seconds: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GangState {
+    pub name: String,
+    /// How many start together; none while nobody has said it.
+    pub min_member: Option<u32>,
+    /// A PodGroup says it, not a label.
+    pub has_object: bool,
+    /// Pods that there are, and those of them that have their machine.
+    pub exist: usize,
+    pub placed: usize,
+    /// How many of those without a machine would find a place now, one after another.
+    pub fit: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -96,10 +151,19 @@ pub struct TeamShare {
 pub struct Fits {
     pub asked: usize,
     pub fit: usize,
-    /// Machines used, with how many on each, the most used first.
-    pub on: Vec<(String, usize)>,
-    /// Why the next one would not fit.
+    /// How many machines they would use.
+    pub machines: usize,
+    /// The machines that would take most, the fullest first.
+    pub on: Vec<Taking>,
+    /// Why the next one would not fit. Then `filters`, `nearest` and `preemption` are about that one.
     pub next: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taking {
+    pub machine: String,
+    pub replicas: usize,
 }
 
 impl Report {
@@ -129,6 +193,8 @@ pub fn filters(snapshot: &Snapshot, class: &Class) -> Report {
             report.feasible += 1;
             continue;
         };
+        // What is held is no filter of its own: it is told behind all of them.
+        let plugin = if reasons == [Reason::Held] { PLUGINS.len() } else { plugin };
         let entry = removed.entry(plugin).or_default();
         entry.0 += 1;
         for reason in reasons {
@@ -143,10 +209,10 @@ pub fn filters(snapshot: &Snapshot, class: &Class) -> Report {
             .map(|(reason, machines)| Counted { reason: headline(snapshot, &reason), machines })
             .collect();
         reasons.sort_by_key(|counted| std::cmp::Reverse(counted.machines));
-        Filtered { filter: PLUGINS[plugin].name.to_owned(), removed, reasons }
+        Filtered { filter: PLUGINS.get(plugin).map_or("KeptRoom", |plugin| plugin.name).to_owned(), removed, reasons }
     };
     report.filters = removed.into_iter().map(told).collect();
-    near.sort_by_key(|(count, missing, machine)| (*count, *missing, *machine));
+    near.sort_by_key(|(count, missing, machine)| (*count, *missing, snapshot.name(*machine)));
     report.nearest = near.into_iter().take(NEAREST).map(|(_, _, machine)| nearest(snapshot, class, machine)).collect();
     report
 }
@@ -173,23 +239,46 @@ fn missing(reason: &Reason) -> u64 {
 
 fn nearest(snapshot: &Snapshot, class: &Class, machine: Machine) -> Near {
     let lacks = all_reasons(snapshot, class, machine);
-    let lacks = lacks.iter().map(|reason| lack(snapshot, reason)).collect();
+    let lacks = lacks.iter().map(|reason| lack(snapshot, class, machine, reason)).collect();
     Near { machine: snapshot.name(machine).to_owned(), lacks }
 }
 
 /// What one machine lacks, as the end of "it is …".
-fn lack(snapshot: &Snapshot, reason: &Reason) -> String {
+fn lack(snapshot: &Snapshot, class: &Class, machine: Machine, reason: &Reason) -> String {
     match reason {
         Reason::Short { resource, wants, free } => {
             let amount = |n: i64| amount(snapshot, *resource, n);
-            let more = amount(wants - free);
-            format!(
-                "short of {}: wants {}, {} free ({more} more)",
-                resource.name(snapshot),
-                amount(*wants),
-                amount(*free)
-            )
+            let (name, more) = (resource.name(snapshot), amount(wants - free));
+            format!("short of {name}: wants {}, {} free ({more} more)", amount(*wants), amount(*free))
         }
+        Reason::NodeAffinity => unmatched(snapshot, class, machine),
         other => headline(snapshot, other),
     }
 }
+
+/// Which labels the machine would need for the pod's node selector and affinity.
+fn unmatched(snapshot: &Snapshot, class: &Class, machine: Machine) -> String {
+    let (name, labels) = (snapshot.name(machine), snapshot.labels(machine));
+    let mut lacks = Vec::new();
+    for (key, value) in &class.spec.node_selector {
+        match labels.get(key) {
+            Some(has) if has == value => {}
+            Some(has) => lacks.push(format!("label {key}={value} (it has {key}={has})")),
+            None => lacks.push(format!("label {key}={value}")),
+        }
+    }
+    let terms = class.spec.node_terms.iter().flatten();
+    // Of several terms one is enough: the one that it is nearest to.
+    let closest = terms
+        .map(|term| (term.matches(name, labels), term.unmet(name, labels)))
+        .min_by_key(|(matches, unmet)| (!matches, unmet.len()));
+    match closest {
+        Some((false, unmet)) => lacks.extend(unmet),
+        None if class.spec.node_terms.is_some() => lacks.push("any term of its node affinity".to_owned()),
+        _ => {}
+    }
+    format!("without {}, which the pod asks for", lacks.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,8 @@
 
 mod bad_input;
 mod interleaving;
-mod model;
+pub(super) mod model;
+mod reviews;
 
 use serde_json::json;
 

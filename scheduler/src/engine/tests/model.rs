@@ -11,14 +11,14 @@ use crate::api::{BatchCapacity, Node, NodeAllocation, Pod};
 use crate::resources::Resources;
 use crate::snapshot::{Cause, Snapshot, Version};
 
-pub(super) fn node(name: &str, revision: u64, cpu: &str) -> Arc<Node> {
+pub(in crate::engine) fn node(name: &str, revision: u64, cpu: &str) -> Arc<Node> {
     let node = json!({"metadata": {"name": name, "resourceVersion": revision.to_string()},
         "status": {"allocatable": {"cpu": cpu, "pods": "110"}}});
     Arc::new(serde_json::from_value(node).unwrap())
 }
 
 /// A version that came with so many pods, or with the Node (`None`).
-pub(super) fn allocation(name: &str, revision: u64, writes: u64, pods: Option<u64>) -> Arc<NodeAllocation> {
+pub(in crate::engine) fn allocation(name: &str, revision: u64, writes: u64, pods: Option<u64>) -> Arc<NodeAllocation> {
     let cause = match pods {
         Some(pods) => Cause::Pods(pods),
         None => Cause::Node,
@@ -45,7 +45,7 @@ pub(super) fn lendable(name: &str, revision: u64, cpu: u8) -> Arc<BatchCapacity>
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-pub(super) fn pod(name: &str, cpu: &str, node: &str, extra: Value) -> Arc<Pod> {
+pub(in crate::engine) fn pod(name: &str, cpu: &str, node: &str, extra: Value) -> Arc<Pod> {
     let mut spec = json!({"schedulerName": "default-scheduler", "nodeName": node,
         "containers": [{"resources": {"requests": {"cpu": cpu}}}]});
     spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
@@ -57,7 +57,7 @@ pub(super) fn with_status(pod: &Pod, status: Value) -> Arc<Pod> {
     Arc::new(Pod { status: serde_json::from_value(status).unwrap(), ..pod.clone() })
 }
 
-pub(super) fn deleting(pod: &Pod) -> Arc<Pod> {
+pub(in crate::engine) fn deleting(pod: &Pod) -> Arc<Pod> {
     let mut pod = pod.clone();
     pod.metadata.deletion_timestamp = Some(gantry_apimachinery::time::Timestamp::from_secs(1));
     Arc::new(pod)

@@ -1,0 +1,100 @@
+//! What an answer tells beside the machines: whether ending pods could help, what is under way, the queue, the team, the gang.
+//! Names of pods go no further than their namespace.
+
+use crate::class::Class;
+use crate::engine::Engine;
+use crate::explain::report::{GangState, MakingRoom, Preempting, Queued, TeamShare, Victims};
+use crate::pod::{Band, PodInfo};
+use crate::preempt::{Budget, preempt};
+use crate::queue::Place;
+use crate::schedule::explain;
+
+impl Engine {
+    pub(super) fn could_preempt(&mut self, class: &Class) -> Preempting {
+        let no =
+            |why: &str| Preempting { possible: false, why: why.to_owned(), machine: None, victims: Victims::default() };
+        if !class.spec.may_preempt {
+            return no("its preemptionPolicy is Never");
+        }
+        if self.snapshot.lowest_priority().is_none_or(|lowest| lowest >= class.spec.priority) {
+            return no("no pod that has a machine is of a lower priority");
+        }
+        let none = explain(&self.snapshot, class);
+        if none.curable.is_empty() {
+            return no("on every machine something is in its way that ending pods would not change");
+        }
+        let budgets: Vec<Budget> = self.budgets.values().cloned().collect();
+        match preempt(&self.snapshot, class, &none.curable, &budgets, 0) {
+            Some(found) => Preempting {
+                possible: true,
+                why: "ending these pods would make room".to_owned(),
+                machine: Some(self.snapshot.name(found.machine).to_owned()),
+                victims: Victims::seen_from(&class.spec.namespace, found.victims.iter().map(|victim| &**victim)),
+            },
+            None if class.band == Band::Production => {
+                no("on no machine do pods of lower priority outside of the production band hold enough")
+            }
+            None => no("on no machine do pods of lower priority hold enough"),
+        }
+    }
+
+    pub(super) fn making_room(&self, info: &PodInfo, now_ms: u64) -> Option<MakingRoom> {
+        let nomination = self.nominated.get(&info.uid)?;
+        let victims = nomination.victims.iter().filter_map(|uid| self.snapshot.placement(uid));
+        Some(MakingRoom {
+            machine: self.snapshot.name(nomination.hold.machine()).to_owned(),
+            victims: Victims::seen_from(&info.namespace, victims.map(|placed| &*placed.info)),
+            kept_for_seconds: nomination.until_ms.map(|until| until.saturating_sub(now_ms) / 1000),
+        })
+    }
+
+    pub(super) fn queued(&self, info: &PodInfo, since_ms: u64, now_ms: u64) -> Queued {
+        let told = self.pending.get(&info.uid).and_then(|pending| pending.told.clone());
+        let written = || self.pending.get(&info.uid)?.condition.as_ref().map(|c| c.message.clone());
+        let message = told.map(|told| told.to_string()).or_else(written).unwrap_or_default();
+        let waited_seconds = now_ms.saturating_sub(since_ms) / 1000;
+        let none = Queued {
+            state: "Binding".to_owned(),
+            ahead: 0,
+            attempts: 0,
+            again_in_seconds: None,
+            waited_seconds,
+            message,
+        };
+        let Some((place, rank, attempts)) = self.queue.place(&info.uid) else { return none };
+        let seconds = |due: u64| Some(due.saturating_sub(now_ms) / 1000);
+        let (state, again_in_seconds) = match place {
+            Place::Ready => ("Ready", Some(0)),
+            Place::Waiting(due) => ("Waiting", seconds(due)),
+            Place::Sleeping(due) => ("Sleeping", seconds(due)),
+            Place::Parked => ("Gang", None),
+            Place::Taken => ("Binding", None),
+        };
+        Queued { state: state.to_owned(), ahead: self.queue.ready().ahead_of(rank), attempts, again_in_seconds, ..none }
+    }
+
+    pub(super) fn team_share(&mut self, info: &PodInfo) -> TeamShare {
+        let team = self.snapshot.team(&info.namespace);
+        let (share, teams) = (self.snapshot.share(team), self.snapshot.teams());
+        let before = (0..teams.len()).filter(|other| self.snapshot.share(*other) < share).count();
+        TeamShare { name: teams.name(team).to_owned(), share, before, teams: teams.len() }
+    }
+
+    pub(super) fn gang_state(&mut self, info: &PodInfo) -> Option<GangState> {
+        let standing = self.gangs.standing(info)?;
+        let members = standing.pending.iter().filter(|uid| !self.deciding.contains_key(*uid));
+        let members = members.filter_map(|uid| self.pending.get(uid)).map(|pending| (*pending.info).clone());
+        let members: Vec<PodInfo> = members.collect();
+        let (assumed, _) = self.in_thought(members.into_iter());
+        let fit = assumed.len();
+        self.forget_all(assumed);
+        Some(GangState {
+            name: info.gang.as_ref()?.name.clone(),
+            min_member: standing.min_member,
+            has_object: standing.has_object,
+            exist: standing.pending.len() + standing.placed,
+            placed: standing.placed,
+            fit,
+        })
+    }
+}
