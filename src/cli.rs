@@ -1,10 +1,12 @@
 //! The command line: every subcommand, flag and default, in the words of `--help`. It decides nothing.
 
 mod access;
+mod explain;
 mod hollow;
 
 pub use access::{AuditArgs, AuthenticationArgs, AuthorizationArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub use explain::{AnswerArgs, AnswerForm, ExplainArgs, FitsArgs};
 pub use hollow::{FleetArgs, HollowAccessArgs, HollowArgs, HollowCommand, WorkloadArgs};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -56,6 +58,10 @@ pub enum Command {
     Diff(DiffArgs),
     /// Explain what an object waits for, what keeps it from going, or why a write is refused
     Why(WhyArgs),
+    /// Explain why a pod waits for a machine: what each machine lacks, whether preemption could help, its place in the queue
+    Explain(ExplainArgs),
+    /// Ask whether pods would find machines, and which, before they are created
+    Fits(FitsArgs),
     /// Apply a folder of manifests, wait until they run, and show what runs
     Demo(DemoArgs),
     /// Print the version

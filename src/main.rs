@@ -23,13 +23,13 @@ mod stop;
 mod supervise;
 mod up;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
 use say::say;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = command_line();
     start_log();
     let outcome = runtime().and_then(|runtime| runtime.block_on(run(cli.command)));
     match outcome {
@@ -39,6 +39,17 @@ fn main() -> ExitCode {
             ExitCode::from(problem::exit_code(&error))
         }
     }
+}
+
+/// kubectl runs a program `kubectl-gantry` as `kubectl gantry`: the same program, whose help then says what one types.
+fn command_line() -> Cli {
+    let mut command = Cli::command();
+    let own = std::env::args_os().next().unwrap_or_default();
+    if std::path::Path::new(&own).file_stem().is_some_and(|name| name == "kubectl-gantry") {
+        command = command.bin_name("kubectl gantry");
+    }
+    let matches = command.get_matches_mut();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
 async fn run(command: Command) -> anyhow::Result<()> {
@@ -59,6 +70,8 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Get(args) => commands::get(args).await,
         Command::Diff(args) => commands::diff(args).await,
         Command::Why(args) => commands::why(args).await,
+        Command::Explain(args) => commands::explain(args).await,
+        Command::Fits(args) => commands::fits(args).await,
         Command::Demo(args) => demo::run(args).await,
         Command::Version => {
             say!("{}", commands::version());

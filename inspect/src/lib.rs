@@ -1,11 +1,12 @@
-//! What people ask a cluster beyond kubectl: how objects were a while ago, what changed since, and why something waits, does not
-//! go away, or is refused. Everything comes from the API server by the rights of whoever asks.
+//! What people ask a cluster beyond kubectl: how objects were a while ago, what changed since, why something waits, does not go
+//! away, or is refused, and where pods would find a place. Everything comes from the API server by the rights of whoever asks.
 //!
 //! Deciding (what a name means, what changed, what holds an object) is pure; `access` is the only part that asks.
 
 mod access;
 mod changes;
 mod compare;
+mod explain;
 mod get;
 mod render;
 mod resources;
@@ -13,6 +14,7 @@ mod why;
 
 pub use access::Access;
 pub use changes::{Since, diff};
+pub use explain::{Fit, Manner, explain, fits};
 pub use get::{Form, Get, get};
 pub use why::{refused, why};
 

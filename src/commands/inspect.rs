@@ -1,12 +1,13 @@
-//! `gantry get`, `diff` and `why`: the command line's words for `gantry_inspect`.
+//! `gantry get`, `diff`, `why`, `explain` and `fits`: the command line's words for `gantry_inspect`.
 
-use crate::cli::{AskArgs, DiffArgs, GetArgs, OutputForm, WhyArgs};
+use crate::cli::{AnswerArgs, AnswerForm, AskArgs, DiffArgs, ExplainArgs, FitsArgs, GetArgs, OutputForm, WhyArgs};
 use crate::datadir::DataDir;
 use crate::problem::Problem;
 use crate::say::say;
-use gantry_inspect::{Access, Form, Get, Scope, Since};
+use gantry_inspect::{Access, Form, Get, Manner, Scope, Since};
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 async fn open(ask: &AskArgs) -> anyhow::Result<Access> {
     let data = DataDir::new(&ask.data.data_dir)?;
@@ -49,14 +50,49 @@ pub async fn why(args: WhyArgs) -> anyhow::Result<()> {
         say!("{}", gantry_inspect::refused(&access, &manifest, &scope).await?);
         return Ok(());
     }
-    let what = args.what.unwrap_or_default();
-    let (what, name) = match (what.split_once('/'), args.name) {
-        (None, Some(name)) => (what, name),
-        (Some((what, name)), None) => (what.to_owned(), name.to_owned()),
-        _ => return Err(Problem::new("say which object: `gantry why TYPE NAME` or `gantry why TYPE/NAME`").into()),
-    };
+    let which = "say which object: `gantry why TYPE NAME` or `gantry why TYPE/NAME`";
+    let (what, name) = named(args.what.unwrap_or_default(), args.name).ok_or_else(|| Problem::new(which))?;
     say!("{}", gantry_inspect::why(&access, &what, &name, &scope).await?);
     Ok(())
+}
+
+pub async fn explain(args: ExplainArgs) -> anyhow::Result<()> {
+    let which = "say which pod: `gantry explain pod NAME` or `gantry explain pod/NAME`";
+    let (what, name) = named(args.what, args.name).ok_or_else(|| Problem::new(which))?;
+    let access = open(&args.ask).await?;
+    let (scope, manner) = (scope(&args.ask, ""), manner(&args.answer));
+    say!("{}", gantry_inspect::explain(&access, &what, &name, &scope, manner).await?.trim_end());
+    Ok(())
+}
+
+pub async fn fits(args: FitsArgs) -> anyhow::Result<()> {
+    let manifest = read(&args.filename)?;
+    let access = open(&args.ask).await?;
+    let (scope, manner) = (scope(&args.ask, ""), manner(&args.answer));
+    let fit = gantry_inspect::fits(&access, &manifest, args.replicas, &scope, manner).await?;
+    say!("{}", fit.text.trim_end());
+    match fit.lacks {
+        None => Ok(()),
+        Some(lacks) => Err(anyhow::anyhow!(lacks)),
+    }
+}
+
+fn manner(answer: &AnswerArgs) -> Manner {
+    let form = match answer.output {
+        AnswerForm::Text => Form::Table,
+        AnswerForm::Yaml => Form::Yaml,
+        AnswerForm::Json => Form::Json,
+    };
+    Manner { form, patience: Duration::from_secs(answer.wait_s) }
+}
+
+/// `TYPE NAME` or `TYPE/NAME`.
+fn named(what: String, name: Option<String>) -> Option<(String, String)> {
+    match (what.split_once('/'), name) {
+        (None, Some(name)) => Some((what, name)),
+        (Some((what, name)), None) => Some((what.to_owned(), name.to_owned())),
+        _ => None,
+    }
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -4,7 +4,7 @@ mod inspect;
 mod status;
 mod store;
 
-pub use inspect::{diff, get, why};
+pub use inspect::{diff, explain, fits, get, why};
 pub use status::status;
 pub use store::store;
 
