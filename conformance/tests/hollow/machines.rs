@@ -1,7 +1,8 @@
 //! Hollow machines as the cluster sees them: Nodes, Leases, and what their identity may do.
 
-use crate::rehearsal::{MACHINES, PATIENCE, Rehearsal};
+use crate::MACHINES;
 use anyhow::{Context, ensure};
+use gantry_conformance::rehearsal::{PATIENCE, Rehearsal};
 use gantry_conformance::{Kubectl, tools, wait_for};
 use serde_json::Value;
 use std::collections::BTreeSet;

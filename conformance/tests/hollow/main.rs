@@ -3,15 +3,31 @@
 
 mod machines;
 mod pods;
-mod rehearsal;
 
-use gantry_conformance::{case, namespace, runner};
-use rehearsal::Rehearsal;
+use gantry_conformance::{Rehearsal, case, namespace, runner};
 use std::process::ExitCode;
+
+const MACHINES: usize = 50;
+
+/// Pods come and go quickly, and two kinds of machines are there.
+const PROFILE: &str = "
+name: hollow
+zones: 2
+racksPerZone: 5
+classes:
+- {name: plain, share: 4, cpu: 8, memory: 32Gi}
+- {name: gpu, share: 1, cpu: 16, memory: 64Gi, gpus: {count: 4}}
+pods:
+  startup: {min: 50ms, max: 200ms}
+  lifetime: {min: 500ms, max: 2s}
+  stopping: {min: 20ms, max: 100ms}
+";
 
 fn main() -> anyhow::Result<ExitCode> {
     namespace::enter()?;
-    let rehearsal = Rehearsal::start()?;
+    let rehearsal = Rehearsal::start(PROFILE)?;
+    rehearsal.start_machines("machines", MACHINES, 0, &[])?;
+    rehearsal.wait_ready(MACHINES)?;
     let cases = [
         case!(machines::fifty_register_and_keep_their_leases),
         case!(machines::their_identity_may_do_no_more_than_agents),

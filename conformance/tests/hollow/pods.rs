@@ -1,7 +1,8 @@
 //! Pods on hollow machines, as kubectl sees them: running, ready, finished, failed, deleted; and what pauses and kills change.
 
-use crate::rehearsal::{MACHINES, PATIENCE, Rehearsal};
+use crate::MACHINES;
 use anyhow::ensure;
+use gantry_conformance::rehearsal::{PATIENCE, Rehearsal};
 use gantry_conformance::{Kubectl, tools, wait_for};
 use rustix::process::Signal;
 

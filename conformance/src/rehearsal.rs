@@ -1,8 +1,8 @@
 //! A control plane without a machine of its own, and processes of hollow machines beside it. It never signals a process that it did
 //! not start.
 
+use crate::{Kubectl, namespace, tools, wait_for};
 use anyhow::Context;
-use gantry_conformance::{Kubectl, namespace, tools, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,23 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-pub const MACHINES: usize = 50;
 /// Long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Pods come and go quickly, and two kinds of machines are there.
-const PROFILE: &str = "
-name: hollow
-zones: 2
-racksPerZone: 5
-classes:
-- {name: plain, share: 4, cpu: 8, memory: 32Gi}
-- {name: gpu, share: 1, cpu: 16, memory: 64Gi, gpus: {count: 4}}
-pods:
-  startup: {min: 50ms, max: 200ms}
-  lifetime: {min: 500ms, max: 2s}
-  stopping: {min: 20ms, max: 100ms}
-";
 
 /// Everything that runs. Dropping it ends it.
 pub struct Rehearsal {
@@ -37,12 +22,12 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// A fresh control plane and [`MACHINES`] machines; returns when all are Ready.
-    pub fn start() -> anyhow::Result<Self> {
+    /// A fresh control plane without a machine, and the profile of those to come.
+    pub fn start(profile: &str) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("gantry-e2e-").tempdir().context("a folder for the cluster")?;
         let kubectl = Kubectl::new(&folder.path().join("data/kubeconfig"), folder.path())?;
         let rehearsal = Self { folder, running: Mutex::default(), kubectl };
-        std::fs::write(rehearsal.path("fleet.yaml"), PROFILE)?;
+        std::fs::write(rehearsal.path("fleet.yaml"), profile)?;
         let name = "control-plane";
         let mut up =
             rehearsal.gantry(&["up", "--no-node", "--node-name", "control", "--node-ip", namespace::NODE_IP])?;
@@ -50,8 +35,6 @@ impl Rehearsal {
         wait_for("the API server to answer", PATIENCE, || rehearsal.kubectl.ok(&["get", "--raw", "/readyz"]))
             .with_context(|| rehearsal.tails(15))?;
         tools::run(&mut rehearsal.gantry(&["hollow", "access"])?)?;
-        rehearsal.start_machines("machines", MACHINES, 0, &[])?;
-        rehearsal.wait_ready(MACHINES)?;
         Ok(rehearsal)
     }
 
