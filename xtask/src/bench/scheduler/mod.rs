@@ -51,7 +51,9 @@ fn markdown(report: &Report, command: &str, stranded: bool) -> String {
         text,
         "The core alone is one thread without I/O. In all other rows `gantry scheduler`, `gantry apiserver` and one member of each store \
          group are processes of their own with TLS, their own identities and fsync, beside one load generator on the same machine. \
-         CPU is from `/proc/PID/stat`. Medians, in brackets the least and the most."
+         Machines of the suite's rows have no agents; those of bursts are `gantry hollow`'s, with Leases and Events. *Created to bound* \
+         counts from when the create was sent until a watcher saw the bind. A bind *decided again* is one that met another write of its \
+         machine. CPU is from `/proc/PID/stat`. Medians, in brackets the least and the most."
     );
     report.tell_apart(&mut text);
     let (core, rest): (Vec<&Figure>, Vec<_>) =
