@@ -77,11 +77,13 @@ impl Elector {
         }
     }
 
-    /// Until this process holds the lease.
+    /// Until this process holds the lease. It looks again no later than when the holder's time is up.
     async fn acquire(&mut self) {
         while !self.attempt().await {
             let retry = Duration::from_millis(self.election.retry_ms());
-            tokio::time::sleep(jittered(retry, retry / 5, entropy())).await;
+            let next = jittered(retry, retry / 5, entropy());
+            let free = self.election.free_in_ms(self.clock.boottime_ms()).map(Duration::from_millis);
+            tokio::time::sleep(free.map_or(next, |free| free.min(next))).await;
         }
     }
 

@@ -63,11 +63,13 @@ pub(super) struct Election {
     observed: Option<(String, u64)>,
     /// When the last renewal that succeeded was sent.
     renewed_ms: Option<u64>,
+    /// When somebody else's time is up, unless it is renewed before.
+    free_at_ms: Option<u64>,
 }
 
 impl Election {
     pub fn new(identity: &str, timing: Timing) -> Self {
-        Election { identity: identity.to_owned(), timing, observed: None, renewed_ms: None }
+        Election { identity: identity.to_owned(), timing, observed: None, renewed_ms: None, free_at_ms: None }
     }
 
     pub fn retry_ms(&self) -> u64 {
@@ -100,6 +102,7 @@ impl Election {
             return Action::Write(spec);
         }
         let lasts_ms = u64::from(lease.spec.lease_duration_seconds.unwrap_or(self.timing.lease_s)) * 1000;
+        self.free_at_ms = Some(since_ms.saturating_add(lasts_ms));
         if !holder.is_empty() && now_ms < since_ms + lasts_ms {
             // Whatever was held here before is somebody else's now.
             self.renewed_ms = None;
@@ -112,6 +115,11 @@ impl Election {
     pub fn written(&mut self, lease: &Lease, sent_ms: u64) {
         self.observed = Some((lease.metadata.resource_version.clone(), sent_ms));
         self.renewed_ms = Some(sent_ms);
+    }
+
+    /// How much longer somebody else may hold it without a renewal; `None` when that time is over or not known.
+    pub fn free_in_ms(&self, now_ms: u64) -> Option<u64> {
+        self.free_at_ms.and_then(|at| at.checked_sub(now_ms)).filter(|left| *left > 0)
     }
 
     /// Somebody else was seen to hold it.
@@ -189,8 +197,17 @@ mod tests {
     #[test]
     fn a_fast_lease_is_taken_over_within_five_seconds() {
         let Timing { lease_s, renew_ms, retry_ms } = Timing::FAST;
-        // Seen at once, then not any more; the next attempt after it ran out takes it. An attempt may be late by a fifth.
-        assert!(u64::from(lease_s) * 1000 + retry_ms + retry_ms / 5 <= 5_000);
+        // The last renewal is seen at the next look, which may be late by a fifth. The look after that is when it runs out.
+        let seen_ms = retry_ms + retry_ms / 5;
+        let mut election = Election::new("me", Timing::FAST);
+        let mut last = lease("other", "1");
+        last.spec.lease_duration_seconds = Some(lease_s);
+        assert_eq!(election.decide(Some(&last), seen_ms, Timestamp::from_secs(9)), Action::Wait);
+        let free_ms = seen_ms + election.free_in_ms(seen_ms).unwrap();
+        assert!(free_ms <= 4_600, "{free_ms} ms leave 400 ms of the five seconds to the requests");
+        assert_eq!(election.free_in_ms(free_ms - 1), Some(1));
+        assert_eq!(election.free_in_ms(free_ms), None, "it is time to take it");
+        assert_eq!(wrote(election.decide(Some(&last), free_ms, Timestamp::from_secs(9))).lease_transitions, Some(5));
         assert!(renew_ms < u64::from(lease_s) * 1000, "the holder stops before another one may begin");
         assert!(renew_ms - retry_ms >= 2_000, "an election of the store that takes 2 s costs no lease");
     }
