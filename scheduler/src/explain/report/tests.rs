@@ -15,7 +15,8 @@ fn report(cluster: &mut Cluster, spec: serde_json::Value) -> Report {
 #[test]
 fn a_machine_that_does_not_match_is_told_with_what_it_would_need() {
     let mut cluster = Cluster::default();
-    cluster.machine("a", json!({"metadata": {"labels": {"disk": "hdd", "zone": "1"}}}));
+    let room = json!({"allocatable": {"cpu": "4", "pods": "9"}});
+    cluster.machine("a", json!({"metadata": {"labels": {"disk": "hdd", "zone": "1"}}, "status": room}));
     let told = |cluster: &mut Cluster, spec| report(cluster, spec).nearest[0].lacks.clone();
     assert_eq!(
         told(&mut cluster, json!({"nodeSelector": {"disk": "ssd", "gpu": "yes", "zone": "1"}})),
