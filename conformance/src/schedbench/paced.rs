@@ -1,7 +1,6 @@
 //! Requests that begin at fixed times, whatever became of those before: production that comes while a burst is under way, and
 //! what comes and goes beside a measurement.
 
-
 use crate::apibench::Identity;
 use crate::apibench::servers::ADDRESS;
 use crate::apibench::wire::{Call, Link};

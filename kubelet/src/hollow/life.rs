@@ -30,7 +30,7 @@ pub fn of(pod: &Pod, profile: &Pods, seed: u64) -> (Life, Vec<String>) {
     let failing = dice.percent(profile.failing_percent);
     let mut wrong = vec![];
     let annotations = &pod.metadata.annotations;
-    let duration = |key, wrong: &mut Vec<String>| annotation(annotations, key, wrong, |text| parse_ms(text));
+    let duration = |key, wrong: &mut Vec<String>| annotation(annotations, key, wrong, parse_ms);
     let said_ms = duration(ANNOTATION_LIFETIME, &mut wrong);
     let startup_ms = duration(ANNOTATION_STARTUP, &mut wrong).unwrap_or(startup_ms);
     let code = annotation(annotations, ANNOTATION_EXIT_CODE, &mut wrong, exit_code);
