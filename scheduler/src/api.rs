@@ -129,7 +129,8 @@ projection! {
     }
     PriorityClass { metadata: ObjectMeta, value: i64, global_default: bool, preemption_policy: String, }
     Namespace { metadata: ObjectMeta, }
-    PodGroup { metadata: ObjectMeta, spec: PodGroupSpec, }
+    PodGroup { metadata: ObjectMeta, spec: PodGroupSpec, status: PodGroupStatus, }
+    PodGroupStatus { phase: String, scheduled: u32, }
     PodGroupSpec { min_member: u32, schedule_timeout_seconds: Option<u32>, }
     BatchCapacity { metadata: ObjectMeta, spec: BatchCapacitySpec, }
     BatchCapacitySpec { lendable: Amounts, }

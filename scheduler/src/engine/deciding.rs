@@ -91,6 +91,7 @@ impl Engine {
                 self.commit(work, decision, alone, now_ms, &mut effects);
             }
         }
+        self.tell_groups(&mut effects);
         effects
     }
 

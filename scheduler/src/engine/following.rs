@@ -68,7 +68,7 @@ impl Engine {
     pub(super) fn pod(&mut self, pod: &Arc<Pod>, now_ms: u64, effects: &mut Vec<Effect>) {
         let uid = pod.metadata.uid.as_str();
         if pod.is_ended() {
-            return self.pod_gone(uid);
+            return self.ended(pod);
         }
         if !pod.spec.node_name.is_empty() {
             return self.bound(pod, effects);
@@ -159,8 +159,25 @@ impl Engine {
         }
     }
 
+    /// Its containers have ended: it takes no room, and did start with its gang.
+    fn ended(&mut self, pod: &Pod) {
+        let uid = pod.metadata.uid.as_str();
+        if pod.spec.node_name.is_empty() {
+            return self.pod_gone(uid);
+        }
+        self.withdraw_pending(uid);
+        self.leaves(uid);
+        let info = self.snapshot.adopt(PodInfo::read(pod));
+        self.gang_bound(&info);
+    }
+
     pub(super) fn pod_gone(&mut self, uid: &str) {
         self.withdraw(uid);
+        self.leaves(uid);
+    }
+
+    /// The pod takes no room any more.
+    fn leaves(&mut self, uid: &str) {
         let Some(machine) = self.snapshot.pod_gone(uid) else { return };
         // Whom it made way for, and who waits for the machine, goes first.
         let mut waited = Vec::new();

@@ -24,7 +24,13 @@ struct Gang {
     labelled: Option<u32>,
     /// Those that have no machine, by age.
     pending: BTreeSet<(i64, Arc<str>)>,
+    /// Those that have or had one: who has ended did start with the others.
     bound: BTreeSet<Arc<str>>,
+    /// It was decided and did not fit.
+    is_short: bool,
+    /// What the PodGroup's status says, and what was last sent.
+    written: (String, u32),
+    told: Option<(&'static str, u32)>,
 }
 
 impl Gang {
@@ -60,6 +66,8 @@ pub(super) struct Gangs {
     key_of: BTreeMap<Arc<str>, Key>,
     tickets: BTreeMap<u64, Ticket>,
     issued: u64,
+    /// Gangs whose PodGroup may have to say something else.
+    changed: BTreeSet<Key>,
 }
 
 fn key(info: &PodInfo) -> Option<Key> {
@@ -73,6 +81,7 @@ impl Gangs {
         gang.labelled = info.gang.as_ref().and_then(|gang| gang.min_member).or(gang.labelled);
         gang.pending.insert((info.created_us, info.uid.clone()));
         gang.bound.remove(&info.uid);
+        self.changed.insert(key.clone());
         self.key_of.insert(info.uid.clone(), key);
     }
 
@@ -82,6 +91,7 @@ impl Gangs {
         gang.labelled = info.gang.as_ref().and_then(|gang| gang.min_member).or(gang.labelled);
         gang.pending.remove(&(info.created_us, info.uid.clone()));
         gang.bound.insert(info.uid.clone());
+        self.changed.insert(key.clone());
         self.key_of.insert(info.uid.clone(), key);
     }
 
@@ -90,9 +100,15 @@ impl Gangs {
         let Some(gang) = self.known.get_mut(&key) else { return };
         gang.pending.retain(|(_, other)| &**other != uid);
         gang.bound.remove(uid);
+        self.changed.insert(key.clone());
         if gang.pending.is_empty() && gang.bound.is_empty() && gang.min_member.is_none() {
             self.known.remove(&key);
         }
+    }
+
+    /// Whether a PodGroup may have to say something else.
+    pub fn has_news(&self) -> bool {
+        !self.changed.is_empty()
     }
 
     /// Gangs of which a PodGroup is known.
@@ -142,9 +158,34 @@ impl Engine {
     pub(super) fn group(&mut self, group: &PodGroup) {
         let key = (group.metadata.namespace.clone(), group.metadata.name.clone());
         let gang = self.gangs.known.entry(key.clone()).or_default();
+        gang.written = (group.status.phase.clone(), group.status.scheduled);
+        self.gangs.changed.insert(key.clone());
         if gang.min_member != Some(group.spec.min_member) {
             gang.min_member = Some(group.spec.min_member);
             self.gang_changed(&key);
+        }
+    }
+
+    /// What the PodGroups' statuses should say and do not.
+    pub(super) fn tell_groups(&mut self, effects: &mut Vec<Effect>) {
+        for key in std::mem::take(&mut self.gangs.changed) {
+            let Some(gang) = self.gangs.known.get_mut(&key).filter(|gang| gang.min_member.is_some()) else { continue };
+            let under_way = gang.pending.iter().any(|(_, uid)| self.deciding.contains_key(uid));
+            let phase = match gang.needs() {
+                Some(0) => "Scheduled",
+                _ if under_way => "Scheduling",
+                _ if gang.is_short => "Unschedulable",
+                _ => "Pending",
+            };
+            let scheduled = u32::try_from(gang.bound.len()).unwrap_or(u32::MAX);
+            let is_written = gang.written.0 == phase && gang.written.1 == scheduled;
+            if is_written {
+                gang.told = None;
+            } else if gang.told != Some((phase, scheduled)) {
+                gang.told = Some((phase, scheduled));
+                let (namespace, name) = key;
+                effects.push(Effect::Group { namespace, name, phase, scheduled });
+            }
         }
     }
 
@@ -205,7 +246,12 @@ impl Engine {
             self.queue.park(&info.uid);
             return true;
         };
-        match self.fit_together(info, &members, needs, now_ms) {
+        let outcome = self.fit_together(info, &members, needs, now_ms);
+        if let Some(gang) = self.gangs.known.get_mut(&key) {
+            gang.is_short = matches!(outcome, Outcome::Short(_));
+            self.gangs.changed.insert(key.clone());
+        }
+        match outcome {
             Outcome::Fits(assumed) => self.issue(key.1, assumed, effects),
             Outcome::Short(found) => {
                 let message: Arc<str> = self.gang_message(&key.1, needs, &members).into();

@@ -95,6 +95,8 @@ pub enum Effect {
     Evict { victim: Victim, preemptor: Arc<PodInfo>, node: String },
     /// Write `status.nominatedNodeName`.
     Nominate { pod: Arc<PodInfo>, node: String },
+    /// Write a PodGroup's status.
+    Group { namespace: String, name: String, phase: &'static str, scheduled: u32 },
     /// Write the review's status: what was found, or why there is no answer.
     Answer { review: Arc<PlacementReview>, answer: Result<Box<Report>, String> },
 }

@@ -172,6 +172,7 @@ impl Engine {
     pub fn has_ready(&self) -> bool {
         self.queue.has_ready()
             || !self.reviews.is_empty()
+            || self.gangs.has_news()
             || (!self.news.is_empty() && !self.queue.sleeping().is_empty())
     }
 

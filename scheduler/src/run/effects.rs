@@ -73,6 +73,7 @@ impl Effects {
             Effect::ReadAllocation(node) => self.read_allocation(node),
             Effect::Evict { victim, preemptor, node } => self.evict(victim, &preemptor, &node),
             Effect::Nominate { pod, node } => self.nominate(pod, &node),
+            Effect::Group { namespace, name, phase, scheduled } => self.group(namespace, name, phase, scheduled),
             Effect::Answer { review, answer } => self.answer(review, answer),
         }
     }
@@ -119,6 +120,19 @@ impl Effects {
         let (client, ns, name) = (self.client.clone(), pod.namespace.clone(), pod.name.to_string());
         let patch = json!({"metadata": {"uid": pod.uid}, "status": status});
         async move { client.patch(&kinds::POD, &ns, &name, Patch::Strategic(patch), Some("status")).await }
+    }
+
+    fn group(&self, namespace: String, name: String, phase: &'static str, scheduled: u32) {
+        let (client, writes) = (self.client.clone(), self.writes.clone());
+        tokio::spawn(async move {
+            let _permit = writes.acquire_owned().await;
+            let patch = Patch::Merge(json!({"status": {"phase": phase, "scheduled": scheduled}}));
+            let written: Result<Value, _> =
+                client.patch(&kinds::POD_GROUP, &namespace, &name, patch, Some("status")).await;
+            if let Err(error) = written {
+                tracing::debug!(namespace, name, error = error.chain(), "a pod group's status was not written");
+            }
+        });
     }
 
     fn answer(&self, review: Arc<PlacementReview>, answer: Result<Box<Report>, String>) {

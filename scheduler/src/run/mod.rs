@@ -86,7 +86,8 @@ fn lease_name(scheduler: &str) -> &str {
 async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> Result<(), Error> {
     let numbers = Numbers::register(&config.metrics);
     let (leads, mut told) = watch::channel(!config.leader_election);
-    let elector = elect(&config, client.clone(), leads, cancel.clone());
+    // In a task of its own: a long turn of decisions must not cost the lease.
+    let elector = tokio::spawn(elect(config.clone(), client.clone(), leads, cancel.clone()));
     let scheduling = async {
         loop {
             match follow(&config, &numbers, &client, &mut told, &cancel).await {
@@ -101,12 +102,17 @@ async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> 
         }
     };
     let scheduling = cancel.run_until_cancelled(scheduling);
-    let ((), result) = tokio::join!(elector, scheduling);
+    let (elected, result) = tokio::join!(elector, scheduling);
+    if let Err(panic) = elected.map_err(tokio::task::JoinError::try_into_panic)
+        && let Ok(panic) = panic
+    {
+        std::panic::resume_unwind(panic);
+    }
     result.unwrap_or(Ok(()))
 }
 
 /// Says who leads, for as long as this process runs. One scheduler alone always does.
-async fn elect(config: &Config, client: Client, leads: watch::Sender<bool>, cancel: CancellationToken) {
+async fn elect(config: Config, client: Client, leads: watch::Sender<bool>, cancel: CancellationToken) {
     if !config.leader_election {
         return;
     }

@@ -46,6 +46,7 @@ fn told(effects: &[Effect]) -> Vec<String> {
         Effect::ReadAllocation(node) => format!("read {node}"),
         Effect::Evict { victim, .. } => format!("evict {}", victim.name),
         Effect::Nominate { pod, node } => format!("nominate {} {node}", pod.name),
+        Effect::Group { name, phase, scheduled, .. } => format!("group {name}: {phase} {scheduled}"),
         Effect::Answer { review, answer } => format!("answer {}: {answer:?}", review.metadata.name),
     };
     effects.iter().map(one).collect()
@@ -233,4 +234,50 @@ fn a_bind_is_told_even_when_the_watch_is_faster_than_the_answer() {
     engine.step(1, Event::Pod(pod("a", "2", "m", json!({}))));
     assert_eq!(told(&engine.step(2, ended("a", BindOutcome::Bound(12)))), ["scheduled a m"]);
     engine.snapshot.validate();
+}
+
+fn member(name: &str, cpu: &str, node: &str, extra: serde_json::Value) -> Arc<Pod> {
+    let mut member = (*pod(name, cpu, node, extra)).clone();
+    member.metadata.labels.insert("gantry.dev/pod-group".into(), "g".into());
+    Arc::new(member)
+}
+
+fn group(min: u32, phase: &str, scheduled: u32) -> Event {
+    let group = json!({"metadata": {"namespace": "ns", "name": "g"}, "spec": {"minMember": min},
+        "status": {"phase": phase, "scheduled": scheduled}});
+    Event::Group(Arc::new(serde_json::from_value(group).unwrap()))
+}
+
+#[test]
+fn a_pod_group_says_how_its_gang_stands() {
+    let mut engine = engine();
+    engine.step(0, group(2, "", 0));
+    engine.step(0, Event::Pod(member("a", "1", "", json!({}))));
+    let waits = "explain a: waits for its pod group g: 1 of the 2 pods that must start together exist";
+    assert_eq!(told(&decide(&mut engine, 0)), [waits, "group g: Pending 0"]);
+    engine.step(1, group(2, "Pending", 0));
+    engine.step(1, Event::Pod(member("b", "2", "", json!({}))));
+    let effects = told(&decide(&mut engine, 1));
+    assert_eq!(effects.last().map(String::as_str), Some("group g: Unschedulable 0"));
+    engine.step(2, Event::Node(node("m", 20, "4")));
+    let effects = told(&decide(&mut engine, 1_000));
+    assert_eq!(effects, ["bind a+b@5 of g", "group g: Scheduling 0"]);
+    for name in ["a", "b"] {
+        engine.step(1_001, ended(name, BindOutcome::Bound(30)));
+    }
+    assert_eq!(told(&decide(&mut engine, 1_001)), ["group g: Scheduled 2"]);
+    engine.step(1_002, group(2, "Scheduled", 2));
+    assert_eq!((decide(&mut engine, 1_002), engine.has_ready()), (vec![], false));
+}
+
+#[test]
+fn a_member_that_ended_did_start_with_the_others() {
+    let mut engine = engine();
+    engine.step(0, group(2, "Scheduled", 2));
+    for name in ["a", "b"] {
+        engine.step(0, Event::Pod(member(name, "1", "m", json!({}))));
+    }
+    engine.step(1, Event::Pod(model::with_status(&member("a", "1", "m", json!({})), json!({"phase": "Succeeded"}))));
+    engine.step(1, Event::Pod(member("c", "1", "", json!({}))));
+    assert_eq!(told(&decide(&mut engine, 1)), ["bind c@5"], "it goes by itself, in the room of the one that ended");
 }

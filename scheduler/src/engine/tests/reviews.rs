@@ -136,7 +136,8 @@ fn a_gang_is_told_with_how_many_fit() {
     let report = state(&mut engine);
     assert_eq!((report.gang, report.queue.unwrap().state.as_str()), (Some(gang.clone()), "Gang"));
     engine.step(0, member("c"));
-    let effects = told(&decide(&mut engine, 0));
+    let mut effects = told(&decide(&mut engine, 0));
+    assert_eq!(effects.pop().as_deref(), Some("group g: Unschedulable 0"));
     assert!(effects.iter().all(|effect| effect.contains("room for each of them, but not for all")), "{effects:?}");
     let report = state(&mut engine);
     assert_eq!(report.gang, Some(GangState { exist: 3, ..gang }));
