@@ -1,7 +1,8 @@
 //! The section of the scheduler: the decision core alone, the published suite's rows beside their floors, bursts, starts, and what
-//! each pod costs; four plots.
+//! each pod costs; five plots.
 
 mod core;
+mod quality;
 
 use super::Wanted;
 use super::plot::{self, Bar};
@@ -13,7 +14,7 @@ use std::path::Path;
 const GROWTH: &str = "benchmarks/scheduler-growth.svg";
 const FLOORS: &str = "benchmarks/scheduler-floors.svg";
 const LATENCIES: &str = "benchmarks/scheduler-latencies.svg";
-/// Drawn by the core's tests; shown once it is there.
+/// Shown once it is there.
 const STRANDED: &str = "benchmarks/scheduler-stranded.svg";
 const PROGRAM: Program = Program { name: "scheduler", binary: "gantry-bench-scheduler" };
 
@@ -24,6 +25,7 @@ pub fn run(root: &Path, wanted: &Wanted) -> anyhow::Result<()> {
         let samples = core::measure(root, wanted.runs)?;
         let before = std::mem::take(&mut report.results.figures);
         report.results.figures = core::figures(&samples).into_iter().chain(before).collect();
+        std::fs::write(root.join("docs").join(STRANDED), quality::measure(root)?)?;
     }
     let (report, command) = PROGRAM.keep(root, wanted, report)?;
     if !report.quick {
