@@ -15,7 +15,7 @@ cargo test --release --workspace --lib --bins --quiet -- --skip sim::
 # Alone: it takes every processor, and members that others test in real time would miss their heartbeats.
 step "simulation of the store"
 cargo test --release --workspace --lib --quiet sim::
-cargo test --release --workspace --test api --test kernel --test store --quiet
+cargo test --release --workspace --test api --test kernel --test store --test reference --test quality --quiet
 step "the catalogue of API behaviours"
 target=${CARGO_TARGET_DIR:-target}
 cargo build --quiet --release --workspace --bin gantry-catalogue
