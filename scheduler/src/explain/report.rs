@@ -233,6 +233,8 @@ fn missing(reason: &Reason) -> u64 {
             let part = (i128::from(*wants) - i128::from(*free)) * 1000 / i128::from((*wants).max(1));
             u64::try_from(part).unwrap_or(0)
         }
+        // What could end there is nearer than what would have to be another machine.
+        other if other.is_preemptible() => 500,
         _ => 1000,
     }
 }

@@ -227,6 +227,28 @@ fn who_does_not_end_is_asked_again_and_all_must_be_gone() {
 }
 
 #[test]
+fn who_makes_way_takes_room_until_it_is_gone() {
+    let mut engine = engine();
+    engine.step(0, Event::Pod(pod("low", "2", "m", json!({}))));
+    let urgent = pod("urgent", "2", "", json!({"priority": 100}));
+    engine.step(0, Event::Pod(urgent.clone()));
+    decide(&mut engine, 0);
+    let said = json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+        "message": "x"}], "nominatedNodeName": "m"});
+    engine.step(1, Event::Pod(model::with_status(&urgent, said)));
+    let target = json!({"conditions": [{"type": "DisruptionTarget", "status": "True"}], "phase": "Running"});
+    engine.step(2, Event::Pod(model::with_status(&pod("low", "2", "m", json!({})), target.clone())));
+    assert_eq!(told(&decide(&mut engine, 2)), Vec::<String>::new());
+    let ending = model::deleting(&model::with_status(&pod("low", "2", "m", json!({})), target));
+    engine.step(3, Event::Pod(ending));
+    assert_eq!(told(&decide(&mut engine, 3)), Vec::<String>::new());
+    let namespace = json!({"metadata": {"name": "other"}});
+    engine.step(4, Event::Namespace(Arc::new(serde_json::from_value(namespace).unwrap())));
+    assert!(!told(&decide(&mut engine, 400)).iter().any(|effect| effect.starts_with("bind")));
+    assert!(!told(&decide(&mut engine, 400_000)).iter().any(|effect| effect.starts_with("bind")));
+}
+
+#[test]
 fn a_bind_is_told_even_when_the_watch_is_faster_than_the_answer() {
     let mut engine = engine();
     engine.step(0, Event::Pod(pod("a", "2", "", json!({}))));
