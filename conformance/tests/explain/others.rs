@@ -74,7 +74,8 @@ fn gang(kubectl: &Kubectl, needs: usize, pods: usize, spec: &str) -> anyhow::Res
     let member = |n| labelled(&format!("g-{n}"), "gantry.dev/pod-group: g", spec);
     kubectl.apply(&(0..pods).map(member).collect::<Vec<_>>().join("---\n"))?;
     wait_for("the last word on the group", PATIENCE, || {
-        let message = told(kubectl, "g-0")?;
+        // Whoever came last knows how many there are.
+        let message = told(kubectl, &format!("g-{}", pods - 1))?;
         let is_last = if pods < needs {
             message.contains(&format!("{pods} of the {needs}"))
         } else {

@@ -15,7 +15,7 @@ fn ask(r: &Rehearsal, kubeconfig: &Path, words: &[&str]) -> anyhow::Result<Said>
 /// A user who has the role `view` in one namespace, and nothing else.
 fn viewer(r: &Rehearsal, namespace: &str) -> anyhow::Result<std::path::PathBuf> {
     let out = r.path("viewer.kubeconfig");
-    tools::run(r.gantry(&["pki", "client", "viewer", "--server", SERVER, "--out"])?.arg(&out))?;
+    tools::run(r.gantry(&["pki", "client", "viewer", "--server", SERVER])?.arg("--out").arg(&out))?;
     r.kubectl.ok(&["create", "rolebinding", "viewer", "-n", namespace, "--clusterrole=view", "--user=viewer"])?;
     Ok(out)
 }

@@ -16,7 +16,11 @@ fn with_class(r: &Rehearsal, class: &str, body: impl FnOnce() -> anyhow::Result<
 
 /// Every machine is taken but for a CPU.
 fn fill(kubectl: &Kubectl) -> anyhow::Result<()> {
-    let all: Vec<String> = (0..6).map(|n| pod(&format!("filler-{n}"), &wants("cpu: 7"))).collect();
+    fill_with(kubectl, |pod| pod)
+}
+
+fn fill_with(kubectl: &Kubectl, change: impl Fn(String) -> String) -> anyhow::Result<()> {
+    let all: Vec<String> = (0..6).map(|n| change(pod(&format!("filler-{n}"), &wants("cpu: 7")))).collect();
     kubectl.apply(&all.join("---\n"))?;
     (0..6).try_for_each(|n| placed(kubectl, &format!("filler-{n}")).map(drop))
 }
@@ -105,7 +109,8 @@ pub fn its_policy_is_never(r: &Rehearsal) -> anyhow::Result<()> {
 pub fn those_that_make_way_still_end(r: &Rehearsal) -> anyhow::Result<()> {
     with_class(r, "metadata: {name: explained}, value: 1000", || {
         r.kubectl.with_namespace("room", |kubectl| {
-            fill(kubectl)?;
+            let grace = "terminationGracePeriodSeconds: ";
+            fill_with(kubectl, |pod| pod.replace(&format!("{grace}0"), &format!("{grace}5")))?;
             // Machines that stand still end nobody.
             r.signal("machines", Signal::STOP)?;
             let result = waits_for_victims(r, kubectl);

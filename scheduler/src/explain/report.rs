@@ -185,7 +185,7 @@ impl Report {
 pub fn filters(snapshot: &Snapshot, class: &Class) -> Report {
     let mut report = Report { band: class.band.name().to_owned(), priority: class.spec.priority, ..Report::default() };
     let mut removed: BTreeMap<usize, (usize, BTreeMap<Reason, usize>)> = BTreeMap::new();
-    let mut near: Vec<(usize, u64, Machine)> = Vec::new();
+    let mut near: Vec<(usize, usize, u64, Machine)> = Vec::new();
     for machine in snapshot.machines() {
         report.machines += 1;
         let mut reasons = Vec::new();
@@ -201,7 +201,8 @@ pub fn filters(snapshot: &Snapshot, class: &Class) -> Report {
             *entry.1.entry(reason.headline()).or_insert(0) += 1;
         }
         let all = all_reasons(snapshot, class, machine);
-        near.push((all.len(), all.iter().map(missing).sum(), machine));
+        let misfits = all.iter().filter(|reason| is_misfit(reason)).count();
+        near.push((misfits, all.len(), all.iter().map(missing).sum(), machine));
     }
     let told = |(plugin, (removed, reasons)): (usize, (usize, BTreeMap<Reason, usize>))| {
         let mut reasons: Vec<Counted> = reasons
@@ -212,8 +213,8 @@ pub fn filters(snapshot: &Snapshot, class: &Class) -> Report {
         Filtered { filter: PLUGINS.get(plugin).map_or("KeptRoom", |plugin| plugin.name).to_owned(), removed, reasons }
     };
     report.filters = removed.into_iter().map(told).collect();
-    near.sort_by_key(|(count, missing, machine)| (*count, *missing, snapshot.name(*machine)));
-    report.nearest = near.into_iter().take(NEAREST).map(|(_, _, machine)| nearest(snapshot, class, machine)).collect();
+    near.sort_by_key(|(misfits, count, missing, machine)| (*misfits, *count, *missing, snapshot.name(*machine)));
+    report.nearest = near.into_iter().take(NEAREST).map(|(.., machine)| nearest(snapshot, class, machine)).collect();
     report
 }
 
@@ -224,6 +225,11 @@ fn all_reasons(snapshot: &Snapshot, class: &Class, machine: Machine) -> Vec<Reas
         check.refuse(snapshot, machine, &[], &mut all);
     }
     all
+}
+
+/// The machine is of another kind than is asked for: it is far off, whatever is free there.
+fn is_misfit(reason: &Reason) -> bool {
+    matches!(reason, Reason::NodeAffinity | Reason::NoDomain(_) | Reason::Claim(_))
 }
 
 /// How far off the machine is in thousandths of what is asked for.

@@ -71,6 +71,21 @@ fn the_nearest_machine_comes_first_with_all_that_it_lacks() {
 }
 
 #[test]
+fn a_machine_of_another_kind_is_farther_off_than_a_full_one() {
+    let mut cluster = Cluster::default();
+    cluster.machine("a", json!({"status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "9"}}}));
+    cluster.machine(
+        "b",
+        json!({"metadata": {"labels": {"disk": "ssd"}},
+        "status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "9"}}}),
+    );
+    let wants = json!({"nodeSelector": {"disk": "ssd"},
+        "containers": [{"resources": {"requests": {"cpu": "4", "memory": "2Gi"}}}]});
+    let nearest: Vec<String> = report(&mut cluster, wants).nearest.into_iter().map(|near| near.machine).collect();
+    assert_eq!(nearest, ["b", "a"]);
+}
+
+#[test]
 fn pods_of_other_namespaces_are_not_named() {
     let cluster = Cluster::default();
     let own = cluster.pod("own", json!({}));
