@@ -33,6 +33,8 @@ pub enum Next {
     Done,
     /// The same key again after this long.
     After(Duration),
+    /// The key is left alone for `rest`, whatever changes; and it comes again `after` that long, if at all.
+    Rest { rest: Duration, after: Option<Duration> },
 }
 
 /// A failure puts the key back with back-off; conflicts and the like need no special care.
@@ -159,17 +161,26 @@ where
             let result = tokio::spawn((self.handler)(key.clone())).await;
             self.latency_s.observe(Instant::now().saturating_duration_since(since).as_secs_f64());
             self.handled.inc();
+            let mut rests = Duration::ZERO;
             match result {
                 Ok(Ok(next)) => {
                     self.queue.forget(&key);
-                    if let Next::After(delay) = next {
+                    let after = match next {
+                        Next::Done => None,
+                        Next::After(delay) => Some(delay),
+                        Next::Rest { rest, after } => {
+                            rests = rest;
+                            after
+                        }
+                    };
+                    if let Some(delay) = after {
                         self.queue.add_after(key.clone(), delay);
                     }
                 }
                 Ok(Err(error)) => self.failed(&key, error.as_ref()),
                 Err(error) => self.failed(&key, &error),
             }
-            self.queue.done(&key);
+            self.queue.done_after(&key, rests);
         }
     }
 

@@ -37,6 +37,8 @@ struct State<K> {
     running: HashMap<K, bool>,
     delayed: BTreeMap<(Instant, u64), K>,
     due: HashMap<K, (Instant, u64)>,
+    /// Handled keys, still running for all others, by when they may be handled again.
+    resting: BTreeMap<(Instant, u64), K>,
     failures: HashMap<K, u32>,
     sequence: u64,
     closed: bool,
@@ -108,7 +110,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
                     }
                     return Some(found);
                 }
-                state.delayed.first_key_value().map(|((due, _), _)| *due)
+                state.next_due()
             };
             match wait_until {
                 Some(due) => drop(tokio::time::timeout_at(due, notified).await),
@@ -124,7 +126,19 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Keys that wait to be handled now; delayed and running ones are not counted.
+    /// Like `done`, but the key is not handled again for `rest`, however often it is added. What costs more the more there is
+    /// of it is looked at less often.
+    pub fn done_after(&self, key: &K, rest: Duration) {
+        if rest.is_zero() {
+            return self.done(key);
+        }
+        // A waiting worker must learn when the rest is over.
+        if self.0.state.lock().rest(key, Instant::now() + rest) {
+            self.0.wake.notify_one();
+        }
+    }
+
+    /// Keys that wait to be handled now; delayed, resting and running ones are not counted.
     pub fn len(&self) -> usize {
         self.0.state.lock().ready.len()
     }
@@ -149,6 +163,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             running: HashMap::new(),
             delayed: BTreeMap::new(),
             due: HashMap::new(),
+            resting: BTreeMap::new(),
             failures: HashMap::new(),
             sequence: 0,
             closed: false,
@@ -192,7 +207,24 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
+    /// Returns whether the earliest due time moved.
+    fn rest(&mut self, key: &K, until: Instant) -> bool {
+        self.sequence += 1;
+        let before = self.next_due();
+        self.resting.insert((until, self.sequence), key.clone());
+        before.is_none_or(|due| until < due)
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        let firsts = [self.delayed.first_key_value(), self.resting.first_key_value()];
+        firsts.into_iter().flatten().map(|((due, _), _)| *due).min()
+    }
+
     fn release_due(&mut self, now: Instant) {
+        while let Some(entry) = self.resting.first_entry().filter(|entry| entry.key().0 <= now) {
+            let key = entry.remove();
+            self.done(&key);
+        }
         while let Some(entry) = self.delayed.first_entry() {
             let due = entry.key().0;
             if due > now {
@@ -226,6 +258,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         assert_eq!(ready.len(), self.ready.len(), "a key is ready at most once");
         assert!(ready.iter().all(|k| self.since.contains_key(k) && !self.running.contains_key(k)));
         assert_eq!(self.delayed.len(), self.due.len());
+        assert!(self.resting.values().all(|k| self.running.contains_key(k)), "a resting key is in nobody else's hands");
         assert_eq!(self.since.len(), self.ready.len() + self.running.values().filter(|again| **again).count());
     }
 }

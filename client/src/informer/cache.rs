@@ -8,6 +8,8 @@ use super::Change;
 use super::held::{Entry, Held};
 
 type IndexFn = Arc<dyn Fn(&dyn Held) -> Vec<String> + Send + Sync>;
+/// Told of an object's state before and after every change.
+type ViewFn = Arc<dyn Fn(Option<&Entry>, Option<&Entry>) + Send + Sync>;
 
 struct Index {
     key: IndexFn,
@@ -18,6 +20,7 @@ struct Index {
 pub(super) struct Cache {
     objects: BTreeMap<String, Entry>,
     indexes: BTreeMap<&'static str, Index>,
+    views: Vec<ViewFn>,
 }
 
 /// Namespaces hold no slash and sort before their objects, so one namespace is one range.
@@ -61,6 +64,12 @@ impl Cache {
         self.indexes.insert(name, index);
     }
 
+    /// The view is told of everything that is there, and of every change as it happens.
+    pub fn add_view(&mut self, view: ViewFn) {
+        self.objects.values().for_each(|object| view(None, Some(object)));
+        self.views.push(view);
+    }
+
     pub fn each_by_index(&self, name: &str, value: &str, take: &mut dyn FnMut(&Entry)) {
         let members = self.indexes.get(name).and_then(|index| index.members.get(value));
         members.into_iter().flatten().filter_map(|id| self.objects.get(id)).for_each(take);
@@ -71,11 +80,9 @@ impl Cache {
         let id = key_of(new.as_ref());
         let old = self.objects.insert(id.clone(), new.clone());
         for index in self.indexes.values_mut() {
-            if let Some(old) = &old {
-                index.remove(&id, old.as_ref());
-            }
-            index.insert(&id, new.as_ref());
+            index.change(&id, old.as_deref(), new.as_ref());
         }
+        self.views.iter().for_each(|view| view(old.as_ref(), Some(&new)));
         match old {
             Some(old) if old.meta().uid != new.meta().uid => {
                 vec![Change::Deleted(old), Change::Applied { old: None, new }]
@@ -90,8 +97,9 @@ impl Cache {
         let id = key(ns, name);
         let Some(old) = self.objects.remove(&id) else { return Vec::new() };
         for index in self.indexes.values_mut() {
-            index.remove(&id, old.as_ref());
+            index.remove(&id, (index.key)(old.as_ref()));
         }
+        self.views.iter().for_each(|view| view(Some(&old), None));
         vec![Change::Deleted(last.unwrap_or(old))]
     }
 
@@ -118,8 +126,20 @@ impl Index {
         }
     }
 
-    fn remove(&mut self, id: &str, object: &dyn Held) {
-        for value in (self.key)(object) {
+    /// Most changes leave an object under the values where it is.
+    fn change(&mut self, id: &str, old: Option<&dyn Held>, new: &dyn Held) {
+        let before = old.map(|old| (self.key)(old)).unwrap_or_default();
+        let after = (self.key)(new);
+        if before != after {
+            self.remove(id, before);
+            for value in after {
+                self.members.entry(value).or_default().insert(id.to_owned());
+            }
+        }
+    }
+
+    fn remove(&mut self, id: &str, values: Vec<String>) {
+        for value in values {
             if let Some(members) = self.members.get_mut(&value) {
                 members.remove(id);
                 if members.is_empty() {

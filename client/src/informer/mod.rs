@@ -153,6 +153,15 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Informer<T> {
         self.shared.cache.write().add_index(name, Arc::new(move |object| key(typed_ref(object))));
     }
 
+    /// Keeps something of the caller's own in step with the copy: `change` is told of every object that is there and then of
+    /// each one's state before and after a change, before anybody can see the change. It runs under the copy's lock, so it must be
+    /// quick, must not read the informer, and what it locks must never be held by somebody who reads the informer.
+    pub fn add_view(&self, change: impl Fn(Option<&Arc<T>>, Option<&Arc<T>>) + Send + Sync + 'static) {
+        let typed = |entry: Option<&Entry>| entry.map(|entry| typed::<T>(entry.clone()));
+        let view = move |old: Option<&Entry>, new: Option<&Entry>| change(typed(old).as_ref(), typed(new).as_ref());
+        self.shared.cache.write().add_view(Arc::new(view));
+    }
+
     /// The objects that have this value in the index.
     pub fn by_index(&self, name: &str, value: &str) -> Vec<Arc<T>> {
         let mut found = Vec::new();

@@ -108,12 +108,46 @@ async fn every_waiting_worker_gets_work_and_close_ends_them() {
     assert_eq!(total, 100);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_resting_key_waits_and_loses_nothing() {
+    let queue = WorkQueue::new();
+    let start = Instant::now();
+    queue.add("big");
+    assert_eq!(queue.next().await, Some("big"));
+    queue.done_after(&"big", Duration::from_secs(3));
+    queue.add("big");
+    queue.add("small");
+    assert_eq!((queue.next().await, start.elapsed().as_secs()), (Some("small"), 0), "others do not wait");
+    let (key, since) = queue.next_since().await.unwrap();
+    assert_eq!((key, start.elapsed().as_secs(), since), ("big", 3, start));
+    queue.done_after(&"big", Duration::from_secs(3));
+    assert!(tokio::time::timeout(Duration::from_secs(60), queue.next()).await.is_err(), "nothing was added");
+    queue.add("big");
+    assert_eq!((queue.next().await, start.elapsed().as_secs()), (Some("big"), 63), "rested long since");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_worker_learns_of_a_rest() {
+    let queue = WorkQueue::new();
+    queue.add(1);
+    assert_eq!(queue.next().await, Some(1));
+    let waits = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.next().await }
+    });
+    tokio::task::yield_now().await;
+    queue.add(1);
+    queue.done_after(&1, Duration::from_secs(2));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(3), waits).await.expect("woken").unwrap(), Some(1));
+}
+
 #[derive(Clone, Debug)]
 enum Call {
     Add(u8),
     Delay(u8, u64),
     Take,
     Done(u8),
+    Rest(u8, u64),
     Pass(u64),
 }
 
@@ -123,9 +157,15 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         (0..4_u8, 1..50_u64).prop_map(|(k, ms)| Call::Delay(k, ms)),
         Just(Call::Take),
         (0..4_u8).prop_map(Call::Done),
+        (0..4_u8, 1..90_u64).prop_map(|(k, ms)| Call::Rest(k, ms)),
         (1..60_u64).prop_map(Call::Pass),
     ];
     proptest::collection::vec(call, 0..60)
+}
+
+/// A worker holds the key and has not put it to rest.
+fn works(state: &State<u8>, key: u8) -> bool {
+    state.running.contains_key(&key) && !state.resting.values().any(|k| *k == key)
 }
 
 proptest! {
@@ -141,13 +181,14 @@ proptest! {
                 Call::Take => { state.release_due(now); if let Some((k, since)) = state.take() {
                     prop_assert!(since <= now);
                     if !state.due.contains_key(&k) { owed.remove(&k); } } }
-                Call::Done(k) => { if state.running.contains_key(&k) { state.done(&k); } }
+                Call::Done(k) => { if works(&state, k) { state.done(&k); } }
+                Call::Rest(k, ms) => { if works(&state, k) { state.rest(&k, now + Duration::from_millis(ms)); } }
                 Call::Pass(ms) => now += Duration::from_millis(ms),
             }
             state.validate();
         }
         now += Duration::from_secs(1);
-        for k in 0..4 { state.done(&k); }
+        for k in 0..4 { if works(&state, k) { state.done(&k); } }
         state.release_due(now);
         while let Some((k, _)) = state.take() { owed.remove(&k); }
         prop_assert!(owed.is_empty(), "lost {owed:?}");

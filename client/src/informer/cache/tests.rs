@@ -77,6 +77,23 @@ fn indexes_and_namespaces_follow() {
     cache.each_by_index("other", "0", &mut |_| panic!("there is no such index"));
 }
 
+#[test]
+fn a_view_is_told_of_what_is_there_and_of_every_change() {
+    let mut cache = Cache::default();
+    cache.apply(object("n", "a", "1", 1));
+    let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let into = seen.clone();
+    cache.add_view(Arc::new(move |old: Option<&Entry>, new: Option<&Entry>| {
+        let version = |entry: Option<&Entry>| entry.map_or_else(String::new, |e| e.meta().resource_version.clone());
+        into.lock().push((version(old), version(new)));
+    }));
+    cache.apply(object("n", "a", "1", 2));
+    cache.replace(vec![object("n", "b", "2", 3)]);
+    cache.remove("n", "b", None);
+    let expect = [("", "1"), ("1", "2"), ("2", ""), ("", "3"), ("3", "")];
+    assert_eq!(*seen.lock(), expect.map(|(old, new)| (old.to_owned(), new.to_owned())));
+}
+
 proptest! {
     /// A subscriber that follows the changes of any list holds what the list holds.
     #[test]
