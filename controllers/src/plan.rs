@@ -26,7 +26,8 @@ pub enum Step {
     One(Write),
     /// At once, bounded by the edge; every one is tried.
     All(Vec<Write>),
-    /// Batches of 1, 2, 4, …: when the first create is refused (quota, a webhook) the other thousand are not sent.
+    /// One at first, with each that went well one more at a time: when the first create is refused (quota, a webhook) the
+    /// other thousand are not sent.
     SlowStart(Vec<Write>),
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use gantry_apimachinery::kinds::{self, Kind};
 use gantry_apimachinery::meta::{Header, Uid};
 use gantry_client::{ApiError, Client, EventRecorder, EventType};
@@ -12,8 +13,8 @@ use gantry_client::{ApiError, Client, EventRecorder, EventType};
 use super::Failure;
 use crate::plan::{Announce, Plan, Step, Verb, Write};
 
-/// Requests of one step under way at the same time.
-const CONCURRENCY: usize = 32;
+/// Requests of one step under way at the same time: at 20 ms each, three thousand a second.
+const CONCURRENCY: usize = 64;
 
 /// What became of a plan.
 #[derive(Default)]
@@ -69,26 +70,33 @@ async fn batch(client: &Client, recorder: &EventRecorder, writes: &[Write], repo
     let sends: Vec<BoxFuture<'_, _>> = writes.iter().map(|write| sent(client, write)).collect();
     let mut results = futures::stream::iter(sends).buffer_unordered(CONCURRENCY);
     while let Some((write, result)) = results.next().await {
-        let result = result.map(|(name, outcome)| {
-            if let (Some(announce), false) = (&write.announce, matches!(outcome, Outcome::Moot)) {
-                say(recorder, announce, &name);
-            }
-            outcome
-        });
-        take_in(recorder, write, result, report);
+        settled(recorder, write, result, report);
     }
 }
 
+/// One create at first, and with every one that went well one more at the same time; none after one that did not.
 async fn slow_start(client: &Client, recorder: &EventRecorder, writes: &[Write], report: &mut Report) {
-    let (mut rest, mut size) = (writes, 1);
-    while !rest.is_empty() {
-        let (now, later) = rest.split_at(size.min(rest.len()));
-        batch(client, recorder, now, report).await;
-        if report.error.is_some() || report.retry_in.is_some() {
-            return;
+    let (mut rest, mut window, mut under_way) = (writes.iter(), 1, FuturesUnordered::new());
+    loop {
+        let refused = report.error.is_some() || report.retry_in.is_some();
+        let free = if refused { 0 } else { window - under_way.len() };
+        under_way.extend(rest.by_ref().take(free).map(|write| sent(client, write)));
+        let Some((write, result)) = under_way.next().await else { return };
+        if result.is_ok() && window < CONCURRENCY {
+            window += 1;
         }
-        (rest, size) = (later, size * 2);
+        settled(recorder, write, result, report);
     }
+}
+
+fn settled(recorder: &EventRecorder, write: &Write, result: Result<(String, Outcome), ApiError>, report: &mut Report) {
+    let result = result.map(|(name, outcome)| {
+        if let (Some(announce), false) = (&write.announce, matches!(outcome, Outcome::Moot)) {
+            say(recorder, announce, &name);
+        }
+        outcome
+    });
+    take_in(recorder, write, result, report);
 }
 
 fn take_in(recorder: &EventRecorder, write: &Write, result: Result<Outcome, ApiError>, report: &mut Report) {
