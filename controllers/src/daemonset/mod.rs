@@ -8,6 +8,7 @@ mod types;
 mod update;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_apimachinery::kinds;
 use gantry_apimachinery::meta::{Header, Object};
@@ -17,7 +18,7 @@ use gantry_client::ApiError;
 pub use types::DaemonSet;
 use types::Observed;
 
-use crate::edge::{Controller, Env, Feeds, Informers, Key, Memory};
+use crate::edge::{Controller, Env, Feeds, Informers, Key, Memory, rest};
 use crate::objects::{Node, Pod, compile};
 use crate::plan::Plan;
 use crate::revision::ControllerRevision;
@@ -85,6 +86,10 @@ impl Controller for DaemonSets {
 
     fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
         core::reconcile(observed, now)
+    }
+
+    fn rest(observed: &Observed) -> Duration {
+        rest(observed.pods.len() + observed.nodes.len())
     }
 
     fn stale(env: &Env) -> u64 {

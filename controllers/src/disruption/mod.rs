@@ -7,6 +7,7 @@ mod types;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_apimachinery::kinds;
 use gantry_apimachinery::meta::{Object, OwnerReference, Uid, split_api_version};
@@ -18,7 +19,7 @@ pub use types::PodDisruptionBudget;
 use types::{Observed, Wanted};
 
 use crate::deployment::Deployment;
-use crate::edge::{Controller, Env, Feeds, Key, Memory};
+use crate::edge::{Controller, Env, Feeds, Key, Memory, rest};
 use crate::objects::{Pod, ReplicaSet};
 use crate::plan::Plan;
 
@@ -75,6 +76,10 @@ impl Controller for Disruptions {
 
     fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
         core::reconcile(observed, now)
+    }
+
+    fn rest(observed: &Observed) -> Duration {
+        rest(observed.pods.len())
     }
 }
 

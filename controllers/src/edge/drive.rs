@@ -19,6 +19,11 @@ use crate::plan::Plan;
 /// How long a key waits to see its own writes before it gives its worker back.
 const SEE_OWN_WRITES: Duration = Duration::from_millis(200);
 
+/// A look at fewer objects costs nothing worth saving.
+const SMALL: usize = 200;
+const OBJECT_REST: Duration = Duration::from_micros(20);
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
 /// One controller: what wakes it, what it looks at, what it decides.
 pub trait Controller: Send + Sync + Sized + 'static {
     type Observed: Send + Sync;
@@ -48,9 +53,23 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// The decision.
     fn reconcile(observed: &Self::Observed, now: Timestamp) -> Plan;
 
+    /// How long the key is left alone after this look, so that what happens meanwhile is handled together.
+    fn rest(_observed: &Self::Observed) -> Duration {
+        Duration::ZERO
+    }
+
     /// Objects whose status lags behind their wish.
     fn stale(_env: &Env) -> u64 {
         0
+    }
+}
+
+/// The [`Controller::rest`] of a look that visits this many objects: some ten times what it costs. Small ones never wait.
+pub fn rest(objects: usize) -> Duration {
+    if objects < SMALL {
+        Duration::ZERO
+    } else {
+        (OBJECT_REST * u32::try_from(objects).unwrap_or(u32::MAX)).min(LONGEST_REST)
     }
 }
 
@@ -91,12 +110,13 @@ impl<C: Controller> Driver<C> {
             return Ok(Next::Done);
         };
         let plan = C::reconcile(&observed, self.env.clock.now());
+        let rest = C::rest(&observed);
         drop(observed);
         let report = execute(&self.env.client, &self.recorder, &plan).await;
         self.remember(&key, &mut memory, &plan, &report);
         match report.error {
             Some(error) => Err(Box::new(error)),
-            None => Ok(report.retry_in.or(plan.requeue).map_or(Next::Done, Next::After)),
+            None => Ok(Next::Rest { rest, after: report.retry_in.or(plan.requeue) }),
         }
     }
 

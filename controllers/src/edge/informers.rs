@@ -23,6 +23,14 @@ use crate::storage_protection::{PersistentVolume, PersistentVolumeClaim};
 /// The index by controlling owner's uid; objects without one are found under [`orphans`] of their namespace.
 pub const OWNER: &str = "owner";
 
+/// Changes of pods that a loop may lag behind before it reads all pods again: some seconds of a burst.
+const PODS_FAN_OUT: usize = 16_384;
+
+fn lagging(kind: &Kind, options: &InformerOptions) -> InformerOptions {
+    let fan_out = (*kind == kinds::POD).then_some(PODS_FAN_OUT);
+    InformerOptions { fan_out, ..options.clone() }
+}
+
 macro_rules! informers {
     ($($field:ident: $object:ty = $kind:expr;)*) => {
         /// Handles on the shared copies.
@@ -47,7 +55,7 @@ macro_rules! informers {
                 };
                 Informers {
                     headers: kinds::KINDS.iter().copied().filter(followed).map(header).collect(),
-                    $($field: Informer::start(client.clone(), &$kind, options.clone(), cancel.clone()),)*
+                    $($field: Informer::start(client.clone(), &$kind, lagging(&$kind, &options), cancel.clone()),)*
                 }
             }
 
@@ -135,8 +143,9 @@ impl Informers {
             service.map(|name| format!("{}/{name}", slice.metadata.namespace)).into_iter().collect()
         });
         self.pods.add_index(NODE, |pod: &Pod| pod.node().map(str::to_owned).into_iter().collect());
-        self.pods.add_index(HELD_FOR_JOB, |pod: &Pod| {
-            job::held_for(pod).map(|name| format!("{}/{name}", pod.metadata.namespace)).into_iter().collect()
+        self.pods.add_index(HELD_BY_NOBODY, |pod: &Pod| {
+            let nobodys = job::held_for(pod).is_some_and(str::is_empty);
+            nobodys.then(|| pod.metadata.namespace.clone()).into_iter().collect()
         });
     }
 
@@ -154,7 +163,7 @@ impl Informers {
 
 /// The index of endpoint slices by `namespace/service`.
 pub const SERVICE: &str = "service";
-/// The index of pods that a job's accounting holds, by `namespace/job`.
-pub const HELD_FOR_JOB: &str = "held-for-job";
+/// The index of pods that a job's accounting holds although nobody owns them, by namespace.
+pub const HELD_BY_NOBODY: &str = "held-by-nobody";
 /// The index of pods by machine.
 pub const NODE: &str = "node";

@@ -14,9 +14,9 @@ use gantry_apimachinery::clock::Clock;
 use gantry_apimachinery::meta::Object;
 use gantry_client::Client;
 
-pub use drive::{Controller, drive};
+pub use drive::{Controller, drive, rest};
 pub use feeds::{Feeds, Seen};
-pub use informers::{HELD_FOR_JOB, Informers, NODE, OWNER, SERVICE};
+pub use informers::{HELD_BY_NOBODY, Informers, NODE, OWNER, SERVICE, orphans};
 pub use memory::{Failure, Memory};
 
 /// What every controller works with.

@@ -6,6 +6,7 @@ mod tests;
 mod types;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_apimachinery::time::Timestamp;
 use gantry_client::ApiError;
@@ -13,7 +14,7 @@ use gantry_client::ApiError;
 use types::Observed;
 pub use types::{Address, Endpoints};
 
-use crate::edge::{Controller, Env, Feeds, Key, Memory};
+use crate::edge::{Controller, Env, Feeds, Key, Memory, rest};
 use crate::endpointslice::{matters, selecting};
 use crate::objects::{Pod, Service};
 use crate::plan::Plan;
@@ -54,5 +55,9 @@ impl Controller for EndpointsController {
 
     fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
         core::reconcile(observed, now)
+    }
+
+    fn rest(observed: &Observed) -> Duration {
+        rest(observed.pods.len())
     }
 }

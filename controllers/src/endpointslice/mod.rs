@@ -8,6 +8,7 @@ mod types;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_apimachinery::meta::Object;
 use gantry_apimachinery::time::Timestamp;
@@ -17,7 +18,7 @@ pub use endpoint::{changed_at, hostname, is_endpoint, ports, target};
 pub use types::{MANAGED_BY, SERVICE_NAME};
 use types::{MANAGER, Machine, Observed};
 
-use crate::edge::{Controller, Env, Feeds, Key, Memory, NODE, SERVICE};
+use crate::edge::{Controller, Env, Feeds, Key, Memory, NODE, SERVICE, rest};
 use crate::objects::{EndpointSlice, Node, Pod, Service};
 use crate::plan::Plan;
 
@@ -90,6 +91,10 @@ impl Controller for EndpointSlices {
 
     fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
         core::reconcile(observed, now)
+    }
+
+    fn rest(observed: &Observed) -> Duration {
+        rest(observed.pods.len())
     }
 }
 

@@ -7,6 +7,7 @@ mod tests;
 mod types;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_apimachinery::kinds::Kind;
 use gantry_apimachinery::meta::{Header, OwnerReference, Uid, split_api_version};
@@ -17,7 +18,7 @@ use parking_lot::Mutex;
 use graph::{Graph, Item};
 use types::{Observed, Owner};
 
-use crate::edge::{Controller, Env, Feeds, Key, Memory, Seen};
+use crate::edge::{Controller, Env, Feeds, Key, Memory, Seen, rest};
 use crate::plan::Plan;
 
 /// The loop's edge. Keys are uids.
@@ -92,6 +93,10 @@ impl Controller for GarbageCollector {
 
     fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
         core::reconcile(observed, now)
+    }
+
+    fn rest(observed: &Observed) -> Duration {
+        rest(observed.dependents.len())
     }
 }
 

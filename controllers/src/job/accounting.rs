@@ -5,8 +5,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gantry_apimachinery::time::Timestamp;
-
 use super::indexes::Indexes;
 use super::pods::{self, Pods};
 use super::types::{Job, JobStatus};
@@ -14,8 +12,8 @@ use crate::objects::Pod;
 
 /// Holds every pod of a job until its end is written down.
 pub const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
-/// Ends written down at a time: the status stays small.
-const AT_ONCE: usize = 500;
+/// Ends that are written down and not counted yet, at most: the status stays small.
+pub const AT_ONCE: usize = 500;
 
 /// A pod that ended and is not counted yet.
 #[derive(Clone, Debug)]
@@ -49,10 +47,9 @@ pub fn held_for(pod: &Pod) -> Option<&str> {
 
 /// Moves what was written down into the counters where the finalizer is gone, or the pod.
 pub fn count(status: &mut JobStatus, job: &Job, pods: &Pods) {
-    let held: BTreeSet<&str> = pods.all().filter(|pod| holds(pod)).map(|pod| pod.metadata.uid.as_str()).collect();
     let gone = |uids: &mut Vec<String>| {
         let before = uids.len();
-        uids.retain(|uid| held.contains(uid.as_str()));
+        uids.retain(|uid| pods.get(uid).is_some_and(|pod| holds(pod)));
         i32::try_from(before - uids.len()).unwrap_or(i32::MAX)
     };
     let succeeded = gone(&mut status.uncounted_terminated_pods.succeeded);
@@ -70,14 +67,14 @@ fn indexes(job: &Job, status: &JobStatus) -> Indexes {
 }
 
 /// The ends that are seen now, and the totals with them.
-pub fn ended(job: &Job, status: &JobStatus, pods: &Pods, _now: Timestamp) -> Ends {
+pub fn ended(job: &Job, status: &JobStatus, pods: &Pods) -> Ends {
     let noted: BTreeSet<&str> = {
         let uncounted = &status.uncounted_terminated_pods;
         uncounted.succeeded.iter().chain(&uncounted.failed).map(String::as_str).collect()
     };
     let waits_for_end = job.spec.pod_replacement_policy.as_deref() == Some("Failed");
     let mut ends = Ends { indexes: indexes(job, status), ..Ends::default() };
-    for pod in pods.all().filter(|pod| holds(pod)) {
+    for pod in pods.ends() {
         let succeeded = match pod.phase() {
             "Succeeded" => true,
             "Failed" => false,
@@ -110,12 +107,16 @@ pub fn ended(job: &Job, status: &JobStatus, pods: &Pods, _now: Timestamp) -> End
 /// Writes ends down in the status. Returns the pods whose finalizer may go once that is stored.
 pub fn write_down(status: &mut JobStatus, job: &Job, ends: &Ends) -> Vec<Ended> {
     let uncounted = &mut status.uncounted_terminated_pods;
-    let counted: Vec<Ended> = ends.new.iter().take(AT_ONCE).cloned().collect();
+    let noted: BTreeSet<String> = uncounted.succeeded.iter().chain(&uncounted.failed).cloned().collect();
+    // First those that are written down already: room is made before more come in.
+    let (mut counted, fresh): (Vec<Ended>, Vec<Ended>) =
+        ends.new.iter().cloned().partition(|end| noted.contains(end.pod.metadata.uid.as_str()));
+    counted.extend(fresh.into_iter().take(AT_ONCE.saturating_sub(noted.len())));
     let mut completed = Indexes::parse(&status.completed_indexes, usize::MAX - 1);
     for end in &counted {
         let uid = end.pod.metadata.uid.to_string();
-        let list = if end.succeeded { &mut uncounted.succeeded } else { &mut uncounted.failed };
-        if !list.contains(&uid) {
+        if !noted.contains(&uid) {
+            let list = if end.succeeded { &mut uncounted.succeeded } else { &mut uncounted.failed };
             list.push(uid);
         }
         if end.succeeded

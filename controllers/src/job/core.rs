@@ -11,14 +11,15 @@ use gantry_apimachinery::time::Timestamp;
 use gantry_client::{DeleteOptions, EventType, Propagation};
 
 use super::accounting::{self, FINALIZER};
-use super::pods::{self, Pods};
+use super::pods::{self, BURST, Pods};
+use super::roster::Roster;
 use super::types::{Job, JobStatus, Observed};
 use crate::objects::{Condition, Pod, set_condition};
 use crate::owner;
 use crate::plan::{Plan, Step, Write};
 use crate::status;
 
-pub fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
+pub fn reconcile(observed: &Observed, roster: &Roster, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     release(&mut plan, observed.left.iter());
     let Some(job) = observed.job.as_deref() else { return plan };
@@ -26,13 +27,13 @@ pub fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
         return plan;
     }
     if job.finished().is_some() {
-        release_all(&mut plan, job, observed);
+        release(&mut plan, roster.held());
         expire(&mut plan, job, now);
         return plan;
     }
-    let Some(pods) = Pods::claim(&mut plan, job, observed) else { return plan };
+    let Some(pods) = Pods::claim(&mut plan, job, observed, roster) else { return plan };
     if job.metadata.deletion_timestamp.is_some() {
-        release_all(&mut plan, job, observed);
+        release(&mut plan, roster.held());
         return plan;
     }
     let mut look = Look { job, pods, status: job.status.clone(), plan, now };
@@ -42,7 +43,7 @@ pub fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
 
 struct Look<'a> {
     job: &'a Job,
-    pods: Pods,
+    pods: Pods<'a>,
     status: JobStatus,
     plan: Plan,
     now: Timestamp,
@@ -52,7 +53,7 @@ impl Look<'_> {
     fn run(&mut self) {
         self.suspend();
         accounting::count(&mut self.status, self.job, &self.pods);
-        let ends = accounting::ended(self.job, &self.status, &self.pods, self.now);
+        let ends = accounting::ended(self.job, &self.status, &self.pods);
         let verdict = self.verdict(&ends);
         if let Some((target, condition)) = &verdict
             && self.find(target).is_none()
@@ -63,14 +64,14 @@ impl Look<'_> {
         let ending = self.find("FailureTarget").is_some() || self.find("SuccessCriteriaMet").is_some();
         if ending {
             let fails = self.find("FailureTarget").is_some();
-            work.extend(pods::delete(self.job, self.pods.active(), self.now, usize::MAX, fails));
+            work.extend(pods::delete(self.job, self.pods.each_active(), self.now, BURST, fails));
         } else {
             work.extend(self.manage(&ends));
         }
         let counted = accounting::write_down(&mut self.status, self.job, &ends);
-        self.status.active = i32::try_from(self.pods.active().count()).unwrap_or(i32::MAX);
-        self.status.ready = i32::try_from(self.pods.active().filter(|p| p.is_ready()).count()).unwrap_or(i32::MAX);
-        self.status.terminating = i32::try_from(self.pods.terminating().count()).unwrap_or(i32::MAX);
+        self.status.active = number(self.pods.active());
+        self.status.ready = number(self.pods.ready());
+        self.status.terminating = number(self.pods.terminating());
         if ending && self.status.active == 0 && self.status.terminating == 0 && counted.is_empty() {
             self.finish();
         }
@@ -122,7 +123,7 @@ impl Look<'_> {
         if !spec.suspend && overdue.is_some_and(|(limit_s, start)| start.add_secs(limit_s) <= self.now) {
             return fail("DeadlineExceeded", "Job was active longer than specified deadline");
         }
-        let active = self.pods.active().count();
+        let active = self.pods.active();
         let complete = match spec.completions {
             Some(completions) => ends.succeeded >= completions,
             None => ends.succeeded > 0 && active == 0,
@@ -139,16 +140,16 @@ impl Look<'_> {
     fn manage(&mut self, ends: &accounting::Ends) -> Vec<Step> {
         let job = self.job;
         let wanted = if job.spec.suspend { 0 } else { self.wanted(ends) };
-        let active: Vec<_> = self.pods.active().cloned().collect();
-        if active.len() > wanted {
-            let excess = active.len() - wanted;
-            return pods::delete(job, active.iter(), self.now, excess, false);
+        let active = self.pods.active();
+        if active > wanted {
+            let excess = (active - wanted).min(BURST);
+            return pods::delete(job, self.pods.each_active(), self.now, excess, false);
         }
-        let mut missing = wanted - active.len();
+        let mut missing = wanted - active;
         if job.spec.pod_replacement_policy.as_deref() == Some("Failed") {
-            missing = missing.saturating_sub(self.pods.terminating().count());
+            missing = missing.saturating_sub(self.pods.terminating());
         }
-        missing = missing.min(self.pods.room());
+        missing = missing.min(self.pods.room()).min(BURST);
         if missing == 0 {
             return Vec::new();
         }
@@ -157,10 +158,8 @@ impl Look<'_> {
             return Vec::new();
         }
         let creates: Vec<Write> = if job.is_indexed() {
-            let completions = usize::try_from(job.spec.completions.unwrap_or(0)).unwrap_or(0);
-            let busy = self.pods.busy_indexes(job);
-            let free = (0..completions).filter(|i| !ends.indexes.contains(*i) && !busy.contains(i));
-            free.take(missing).map(|index| pods::create(job, Some(index))).collect()
+            let free = self.pods.free_indexes(job, &ends.indexes, missing);
+            free.into_iter().map(|index| pods::create(job, Some(index))).collect()
         } else {
             (0..missing).map(|_| pods::create(job, None)).collect()
         };
@@ -168,7 +167,7 @@ impl Look<'_> {
     }
 
     fn wanted(&self, ends: &accounting::Ends) -> usize {
-        let active = i32::try_from(self.pods.active().count()).unwrap_or(i32::MAX);
+        let active = number(self.pods.active());
         let wanted = match self.job.spec.completions {
             // Once one has succeeded, the others only finish.
             None if ends.succeeded > 0 => active.min(self.job.parallelism()),
@@ -220,13 +219,19 @@ impl Look<'_> {
     }
 }
 
-/// A job that counts no more holds no pod back.
-fn release_all(plan: &mut Plan, job: &Job, observed: &Observed) {
-    release(plan, observed.pods.iter().filter(|pod| pod.owner().is_some_and(|o| o.uid == job.metadata.uid)));
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
+/// A job that counts no more holds no pod back.
 fn release<'a>(plan: &mut Plan, pods: impl Iterator<Item = &'a Arc<Pod>>) {
-    plan.push_all(pods.filter_map(|pod| owner::remove_finalizer(&kinds::POD, &pod.metadata, FINALIZER)).collect());
+    let writes = pods.filter_map(|pod| owner::remove_finalizer(&kinds::POD, &pod.metadata, FINALIZER));
+    let writes: Vec<Write> = writes.take(BURST + 1).collect();
+    if writes.len() > BURST {
+        // The changes of these pods bring the rest; this is for when they do not change any more.
+        plan.requeue_in(Duration::from_secs(1));
+    }
+    plan.push_all(writes.into_iter().take(BURST).collect());
 }
 
 /// Deletes a finished job once its time is over.

@@ -1,15 +1,21 @@
 //! Runs jobs to completion.
 
 mod accounting;
+mod binds;
+#[cfg(test)]
+mod burst;
 mod core;
 mod indexes;
 mod pods;
+mod roster;
+mod rosters;
 #[cfg(test)]
 mod tests;
 mod types;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_apimachinery::kinds;
 use gantry_apimachinery::meta::{Header, Object, Uid};
@@ -17,24 +23,50 @@ use gantry_apimachinery::time::Timestamp;
 use gantry_client::ApiError;
 
 pub use accounting::held_for;
+use rosters::{Rosters, Shared};
 pub use types::Job;
 use types::Observed;
 
-use crate::edge::{Controller, Env, Feeds, HELD_FOR_JOB, Informers, Key, Memory};
+use crate::edge::{Controller, Env, Feeds, HELD_BY_NOBODY, Key, Memory, OWNER, orphans};
 use crate::objects::{Pod, compile};
 use crate::plan::Plan;
 
 /// The loop's edge. Keys are jobs, there or gone; one without a name stands for a namespace's pods that lost their job.
-pub struct Jobs;
+pub struct Jobs {
+    rosters: Arc<Rosters>,
+}
+
+/// What is looked at, and the job's roster, which is read in place.
+pub struct Look {
+    observed: Observed,
+    roster: Shared,
+}
+
+/// A job of fewer pods never waits.
+const SMALL: usize = 100;
+const SHORTEST_REST: Duration = Duration::from_millis(20);
+const LONGEST_REST: Duration = Duration::from_millis(200);
+
+/// How long a job of so many pods is left alone after a look: what happens meanwhile is handled at once, with one write of its
+/// status.
+fn rest(pods: usize) -> Duration {
+    if pods < SMALL {
+        return Duration::ZERO;
+    }
+    Duration::from_micros(2 * pods as u64).clamp(SHORTEST_REST, LONGEST_REST)
+}
 
 impl Controller for Jobs {
-    type Observed = Observed;
+    type Observed = Look;
     const NAME: &'static str = "job";
     const COMPONENT: &'static str = "job-controller";
     const WORKERS: usize = 8;
 
-    fn new(_env: &Arc<Env>) -> Self {
-        Jobs
+    fn new(env: &Arc<Env>) -> Self {
+        let rosters = Arc::new(Rosters::default());
+        let (view, clock) = (rosters.clone(), env.clock.clone());
+        env.informers.pods.add_view(move |old, new| view.change(old, new, clock.boottime_ms()));
+        Jobs { rosters }
     }
 
     fn feed(&self, env: &Arc<Env>, feeds: &mut Feeds) {
@@ -60,19 +92,41 @@ impl Controller for Jobs {
         keys.into_iter().collect()
     }
 
-    async fn observe(&self, env: &Env, key: &Key, memory: &Memory) -> Result<Option<Observed>, ApiError> {
+    async fn observe(&self, env: &Env, key: &Key, memory: &Memory) -> Result<Option<Look>, ApiError> {
         let job = env.informers.jobs.get(&key.namespace, &key.name);
-        let left = left(env, key, job.as_deref()).await?;
-        let pods = match &job {
-            Some(job) => Informers::candidates(&env.informers.pods, job.uid(), &key.namespace),
-            None if left.is_empty() => return Ok(None),
-            None => Vec::new(),
+        let left = self.left(env, key, job.as_deref()).await?;
+        let Some(uid) = job.as_deref().map(Object::uid) else {
+            let observed = Observed { left, ..Observed::default() };
+            return Ok((!observed.left.is_empty()).then(|| Look { observed, roster: Shared::default() }));
         };
-        Ok(Some(Observed { job, left, pods, deleting: memory.deleting() }))
+        let roster = self.rosters.of(key, uid);
+        let orphans = env.informers.pods.by_index(OWNER, &orphans(&key.namespace));
+        let recent_binds = roster.read().recent_binds(env.clock.boottime_ms());
+        let observed = Observed { job, left, orphans, deleting: memory.deleting(), recent_binds };
+        Ok(Some(Look { observed, roster }))
     }
 
-    fn reconcile(observed: &Observed, now: Timestamp) -> Plan {
-        core::reconcile(observed, now)
+    fn reconcile(look: &Look, now: Timestamp) -> Plan {
+        core::reconcile(&look.observed, &look.roster.read(), now)
+    }
+
+    fn rest(look: &Look) -> Duration {
+        rest(look.roster.read().len() + look.observed.left.len())
+    }
+}
+
+impl Jobs {
+    /// The pods that an earlier job of the key's name left behind.
+    async fn left(&self, env: &Env, key: &Key, job: Option<&Job>) -> Result<Vec<Arc<Pod>>, ApiError> {
+        if key.name.is_empty() {
+            let nobodys = env.informers.pods.by_index(HELD_BY_NOBODY, &key.namespace);
+            return Ok(unclaimed(nobodys, &env.informers.jobs.list_namespace(&key.namespace)));
+        }
+        if self.rosters.left_behind(key, job.map(Object::uid)).is_empty() {
+            return Ok(Vec::new());
+        }
+        // The copy of the pods may be ahead of that of the jobs: these may belong to a job that is new.
+        Ok(self.rosters.left_behind(key, present(env, key).await?.as_ref()))
     }
 }
 
@@ -80,28 +134,9 @@ fn adopts(job: &Job, pod: &Pod) -> bool {
     !job.metadata.is_deleting() && compile(&job.spec.selector).is_some_and(|s| s.matches(&pod.metadata.labels))
 }
 
-/// The pods that an earlier job of the key's name left behind.
-async fn left(env: &Env, key: &Key, job: Option<&Job>) -> Result<Vec<Arc<Pod>>, ApiError> {
-    let held = env.informers.pods.by_index(HELD_FOR_JOB, &format!("{}/{}", key.namespace, key.name));
-    if key.name.is_empty() && !held.is_empty() {
-        return Ok(unclaimed(held, &env.informers.jobs.list_namespace(&key.namespace)));
-    }
-    let left = left_behind(held, job.map(Object::uid));
-    if left.is_empty() {
-        return Ok(left);
-    }
-    // The copy of the pods may be ahead of that of the jobs: these may belong to a job that is new.
-    Ok(left_behind(left, present(env, key).await?.as_ref()))
-}
-
 /// Those of nobody's held pods that no job will adopt.
 fn unclaimed(held: Vec<Arc<Pod>>, jobs: &[Arc<Job>]) -> Vec<Arc<Pod>> {
     held.into_iter().filter(|pod| !jobs.iter().any(|job| adopts(job, pod))).collect()
-}
-
-/// Those of the held pods that no job of this uid owns.
-fn left_behind(held: Vec<Arc<Pod>>, job: Option<&Uid>) -> Vec<Arc<Pod>> {
-    held.into_iter().filter(|pod| pod.owner().is_some_and(|owner| Some(&owner.uid) != job)).collect()
 }
 
 /// The uid of the job of this name, asked live.

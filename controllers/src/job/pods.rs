@@ -1,6 +1,7 @@
 //! A job's pods: which are its own, which still count as active, how new ones look, and how long a failing job waits before
 //! the next. Never decides how many there are to be.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +12,17 @@ use gantry_client::DeleteOptions;
 use serde_json::{Value, json};
 
 use super::accounting::FINALIZER;
+use super::indexes::Indexes;
+use super::roster::{Counts, Roster};
 use super::types::{Job, Observed};
 use crate::objects::{Pod, compile};
 use crate::owner;
 use crate::plan::{Plan, Step, Write};
 
-/// Pods of one job that wait for a machine.
+/// Pods of one job that may always wait for a machine. A job whose pods are placed faster may have as many as two seconds bring.
 const UNPLACED: usize = 500;
+/// Pods created or deleted in one look: another job's turn comes soon.
+pub const BURST: usize = 1_000;
 /// The first wait after a failure, and the longest.
 const BACKOFF_S: u64 = 10;
 const BACKOFF_CAP_S: u64 = 600;
@@ -25,76 +30,107 @@ const BACKOFF_CAP_S: u64 = 600;
 pub const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The job's pods, ended ones too.
-pub struct Pods {
-    all: Vec<Arc<Pod>>,
-    deleting: BTreeSet<String>,
+pub struct Pods<'a> {
+    roster: Cow<'a, Roster>,
+    /// Active ones whose deletion was accepted: they count as terminating.
+    going: Vec<Arc<Pod>>,
+    /// How many may wait for a machine.
+    unplaced: usize,
 }
 
-impl Pods {
+impl<'a> Pods<'a> {
     /// Plans adoptions and releases; `None` when the selector selects nothing.
-    pub fn claim(plan: &mut Plan, job: &Job, observed: &Observed) -> Option<Self> {
+    pub fn claim(plan: &mut Plan, job: &Job, observed: &Observed, roster: &'a Roster) -> Option<Self> {
         let selector = compile(&job.spec.selector)?;
-        let claim =
-            owner::claim(&job.metadata, &kinds::JOB, &observed.pods, |pod| selector.matches(&pod.metadata.labels));
-        plan.push_all(claim.writes);
-        Some(Pods { all: claim.owned, deleting: observed.deleting.clone() })
+        let matches = |pod: &Pod| selector.matches(&pod.metadata.labels);
+        let mut roster = Cow::Borrowed(roster);
+        if !roster.all_match(&selector) || observed.orphans.iter().any(|pod| matches(pod)) {
+            let all: Vec<Arc<Pod>> = roster.iter().chain(&observed.orphans).cloned().collect();
+            let claim = owner::claim(&job.metadata, &kinds::JOB, &all, matches);
+            plan.push_all(claim.writes);
+            roster = Cow::Owned(Roster::of(claim.owned));
+        }
+        let seen = observed.deleting.iter().filter_map(|uid| roster.get(uid));
+        let going = seen.filter(|pod| pod.is_active()).cloned().collect();
+        Some(Pods { roster, going, unplaced: observed.recent_binds.max(UNPLACED) })
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.all.iter()
+    pub fn get(&self, uid: &str) -> Option<&Arc<Pod>> {
+        self.roster.get(uid)
     }
 
-    fn is_going(&self, pod: &Pod) -> bool {
-        pod.is_terminating() || self.deleting.contains(pod.metadata.uid.as_str())
+    /// The held pods that ended or are told to.
+    pub fn ends(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.roster.ends()
+    }
+
+    /// A count without those that are going.
+    fn count(&self, of: impl Fn(&Counts) -> usize) -> usize {
+        let going: usize = self.going.iter().map(|pod| of(&Counts::of(pod))).sum();
+        of(&self.roster.counts).saturating_sub(going)
     }
 
     /// Neither ended nor told to end.
-    pub fn active(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.all.iter().filter(|pod| !pod.is_finished() && !self.is_going(pod))
+    pub fn active(&self) -> usize {
+        self.count(|counts| counts.active)
+    }
+
+    pub fn ready(&self) -> usize {
+        self.count(|counts| counts.ready)
     }
 
     /// Told to end and not ended yet.
-    pub fn terminating(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.all.iter().filter(|pod| !pod.is_finished() && self.is_going(pod))
+    pub fn terminating(&self) -> usize {
+        self.roster.counts.terminating + self.going.len()
     }
 
     /// How many more may wait for a machine.
     pub fn room(&self) -> usize {
-        UNPLACED.saturating_sub(self.active().filter(|pod| pod.node().is_none()).count())
+        self.unplaced.saturating_sub(self.count(|counts| counts.unplaced))
+    }
+
+    /// The active pods themselves; as many steps as there are pods.
+    pub fn each_active(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        let going: BTreeSet<&str> = self.going.iter().map(|pod| pod.metadata.uid.as_str()).collect();
+        self.roster.iter().filter(move |pod| pod.is_active() && !going.contains(pod.metadata.uid.as_str()))
     }
 
     /// Failures show as restarts, not as failed pods.
     pub fn restarts_in_place(&self) -> bool {
-        self.all.iter().any(|pod| pod.spec.restart_policy.as_deref() == Some("OnFailure"))
+        self.roster.counts.in_place > 0
     }
 
     pub fn restarts(&self) -> i32 {
-        let running = self.active().filter(|pod| matches!(pod.phase(), "Running" | "Pending"));
-        running
-            .map(|pod| {
-                let init: i32 = pod.status.init_container_statuses.iter().map(|c| c.restart_count).sum();
-                init + pod.restarts()
-            })
-            .sum()
+        i32::try_from(self.count(|counts| counts.restarts)).unwrap_or(i32::MAX)
     }
 
-    pub fn busy_indexes(&self, job: &Job) -> BTreeSet<usize> {
+    /// Up to `count` of the indexes that nobody has finished or works on, the lowest first.
+    pub fn free_indexes(&self, job: &Job, finished: &Indexes, count: usize) -> Vec<usize> {
+        let completions = usize::try_from(job.spec.completions.unwrap_or(0)).unwrap_or(0);
         let keeps_place = job.spec.pod_replacement_policy.as_deref() == Some("Failed");
-        let going = self.terminating().filter(|_| keeps_place);
-        self.active().chain(going).filter_map(|pod| index(pod)).collect()
+        // Those that are going still keep the place if terminating ones do; otherwise they have lost it.
+        let mut lost: Vec<usize> = self.going.iter().filter(|_| !keeps_place).filter_map(|pod| index(pod)).collect();
+        let still = self.roster.active_indexes().filter(|index| {
+            let found = lost.iter().position(|gone| gone == index);
+            found.map(|at| lost.swap_remove(at)).is_none()
+        });
+        let mut busy: Vec<usize> = still.collect();
+        if keeps_place {
+            busy.extend(self.roster.going_indexes());
+            busy.sort_unstable();
+        }
+        let mut busy = busy.into_iter().peekable();
+        let free = finished.gaps(completions).filter(|index| {
+            while busy.next_if(|taken| taken < index).is_some() {}
+            busy.peek() != Some(index)
+        });
+        free.take(count).collect()
     }
 
     /// How long to wait before the next pod: ten seconds after the last failure, doubled for every one since the last
     /// success, at most ten minutes.
     pub fn backoff(&self, now: Timestamp) -> Option<Duration> {
-        let ends = |phase: &str| {
-            let pods = self.all.iter().filter(|pod| pod.phase() == phase);
-            pods.filter_map(|pod| pod.finished_at()).collect::<Vec<_>>()
-        };
-        let last_success = ends("Succeeded").into_iter().max();
-        let failures = ends("Failed");
-        let recent = failures.iter().filter(|at| last_success.is_none_or(|success| **at > success)).count();
-        let last = failures.into_iter().max().filter(|_| recent > 0)?;
+        let (recent, last) = self.roster.failures()?;
         let exponent = u32::try_from(recent - 1).unwrap_or(u32::MAX).min(10);
         let wait_s = (BACKOFF_S << exponent).min(BACKOFF_CAP_S);
         let due = last + Duration::from_secs(wait_s);

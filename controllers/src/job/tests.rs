@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use super::accounting::FINALIZER;
 use super::core::reconcile;
 use super::pods::INDEX;
+use super::roster::Roster;
+use super::rosters::Rosters;
 use super::types::{Job, Observed};
+use crate::edge::Key;
 use crate::objects::Pod;
 use crate::plan::{Plan, Step, Write};
 use crate::sim::World;
@@ -32,8 +35,17 @@ fn get(world: &World) -> std::sync::Arc<Job> {
 }
 
 fn look(world: &World) -> Plan {
-    let job = Some(get(world));
-    reconcile(&Observed { job, pods: world.list(&kinds::POD), ..Observed::default() }, world.now)
+    look_with(world, Observed::default())
+}
+
+/// A look with more to it than the job and its pods.
+fn look_with(world: &World, more: Observed) -> Plan {
+    let job = get(world);
+    let pods = world.list::<Pod>(&kinds::POD);
+    let orphans = pods.iter().filter(|pod| pod.owner().is_none()).cloned().collect();
+    let own = pods.into_iter().filter(|pod| pod.owner().is_some_and(|owner| owner.uid == *job.uid()));
+    let observed = Observed { job: Some(job.clone()), orphans, ..more };
+    reconcile(&observed, &Roster::of(own), world.now)
 }
 
 /// Looks until nothing is left to do without time or pods moving.
@@ -276,7 +288,9 @@ fn at_most_five_hundred_pods_wait_for_a_machine() {
 /// What is left of the job: pods that its accounting still holds.
 fn left(world: &World) -> Vec<std::sync::Arc<Pod>> {
     let job: Option<std::sync::Arc<Job>> = world.get(&kinds::JOB, "ns", "sum");
-    super::left_behind(world.list(&kinds::POD), job.as_deref().map(Object::uid))
+    let rosters = Rosters::default();
+    world.list(&kinds::POD).iter().for_each(|pod| rosters.change(None, Some(pod), 0));
+    rosters.left_behind(&Key::new("ns", "sum"), job.as_deref().map(Object::uid))
 }
 
 #[test]
@@ -294,7 +308,7 @@ fn a_job_that_is_gone_holds_no_pod_back() {
     assert_eq!(world.count(&kinds::POD), 2, "held by the finalizer");
     let gone = Observed { left: left(&world), ..Observed::default() };
     let pod = &gone.left[0].metadata;
-    let plan = reconcile(&gone, world.now);
+    let plan = reconcile(&gone, &Roster::default(), world.now);
     let release = |name: &str, uid: &str| {
         let operations = json!([{"op": "test", "path": "/metadata/uid", "value": uid},
             {"op": "test", "path": "/metadata/finalizers/0", "value": FINALIZER},
@@ -315,16 +329,11 @@ fn a_new_job_of_the_name_lets_the_old_pods_go_and_keeps_its_own() {
     let old = world.list::<Pod>(&kinds::POD)[0].clone();
     world.delete(&kinds::JOB, "ns", "sum", None);
     world.create(&kinds::JOB, job(json!({}))).unwrap();
-    let observed = |world: &World| Observed {
-        job: Some(get(world)),
-        left: left(world),
-        pods: world.list(&kinds::POD),
-        ..Observed::default()
-    };
+    let look = |world: &World| look_with(world, Observed { left: left(world), ..Observed::default() });
     for _ in 0..5 {
-        world.apply(&reconcile(&observed(&world), world.now)).unwrap();
+        world.apply(&look(&world)).unwrap();
     }
-    assert!(reconcile(&observed(&world), world.now).is_settled());
+    assert!(look(&world).is_settled());
     let held: Vec<bool> = world.list::<Pod>(&kinds::POD).iter().map(|p| super::accounting::holds(p)).collect();
     let owners: Vec<bool> =
         world.list::<Pod>(&kinds::POD).iter().map(|p| p.owner().unwrap().uid == *get(&world).uid()).collect();

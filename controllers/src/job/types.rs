@@ -61,17 +61,19 @@ pub struct Uncounted {
     pub failed: Vec<String>,
 }
 
-/// One job with everything that its next step depends on.
+/// One job with everything that its next step depends on, beside the roster of its pods.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// `None`: only pods are left of it.
     pub job: Option<Arc<Job>>,
     /// Pods that still hold the finalizer although their job is gone.
     pub left: Vec<Arc<Pod>>,
-    /// Pods that the job owns, and pods of its namespace that nobody owns.
-    pub pods: Vec<Arc<Pod>>,
+    /// Pods of its namespace that nobody owns.
+    pub orphans: Vec<Arc<Pod>>,
     /// The uids of those whose deletion was accepted but is not seen yet.
     pub deleting: BTreeSet<String>,
+    /// How many of its pods got a machine within the last two seconds.
+    pub recent_binds: usize,
 }
 
 impl Object for Job {

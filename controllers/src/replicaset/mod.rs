@@ -7,12 +7,13 @@ mod types;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gantry_apimachinery::meta::Object;
 use gantry_apimachinery::time::Timestamp;
 use gantry_client::ApiError;
 
-use crate::edge::{Controller, Env, Feeds, Informers, Key, Memory};
+use crate::edge::{Controller, Env, Feeds, Informers, Key, Memory, rest};
 use crate::objects::{Pod, ReplicaSet, compile};
 use crate::plan::Plan;
 
@@ -66,6 +67,10 @@ impl Controller for ReplicaSets {
 
     fn reconcile(observed: &Self::Observed, now: Timestamp) -> Plan {
         core::reconcile(observed, now)
+    }
+
+    fn rest(observed: &Self::Observed) -> Duration {
+        rest(observed.pods.len())
     }
 
     fn stale(env: &Env) -> u64 {
