@@ -74,18 +74,29 @@ async fn batch(client: &Client, recorder: &EventRecorder, writes: &[Write], repo
     }
 }
 
-/// One create at first, and with every one that went well one more at the same time; none after one that did not.
 async fn slow_start(client: &Client, recorder: &EventRecorder, writes: &[Write], report: &mut Report) {
-    let (mut rest, mut window, mut under_way) = (writes.iter(), 1, FuturesUnordered::new());
-    loop {
-        let refused = report.error.is_some() || report.retry_in.is_some();
-        let free = if refused { 0 } else { window - under_way.len() };
-        under_way.extend(rest.by_ref().take(free).map(|write| sent(client, write)));
-        let Some((write, result)) = under_way.next().await else { return };
-        if result.is_ok() && window < CONCURRENCY {
-            window += 1;
-        }
+    let sends = writes.iter().map(|write| sent(client, write)).collect();
+    widening(sends, |(write, result)| {
+        let well = result.is_ok();
         settled(recorder, write, result, report);
+        well
+    })
+    .await;
+}
+
+/// One at first, and with every one that `settle` finds to have gone well one more at the same time; none after one that did not.
+async fn widening<R>(sends: Vec<BoxFuture<'_, R>>, mut settle: impl FnMut(R) -> bool) {
+    let (mut window, mut refused) = (1, false);
+    let (mut sends, mut under_way) = (sends.into_iter(), FuturesUnordered::new());
+    loop {
+        let free = if refused { 0 } else { window - under_way.len() };
+        under_way.extend(sends.by_ref().take(free));
+        let Some(result) = under_way.next().await else { return };
+        if settle(result) {
+            window = CONCURRENCY.min(window + 1);
+        } else {
+            refused = true;
+        }
     }
 }
 
@@ -183,4 +194,55 @@ async fn send(client: &Client, write: &Write) -> Result<(String, Outcome), ApiEr
 fn is_terminating(error: &ApiError) -> bool {
     let Some(status) = error.status().filter(|_| error.is_forbidden()) else { return false };
     status.causes().iter().any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::FutureExt;
+    use parking_lot::Mutex;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    type Request = BoxFuture<'static, bool>;
+    type Log = Arc<Mutex<Vec<usize>>>;
+
+    /// Requests that show when they are sent and end when they are told how.
+    fn requests(count: usize) -> (Vec<Request>, Log, Vec<oneshot::Sender<bool>>) {
+        let sent = Log::default();
+        let (mut futures, mut ends) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let (end, ended) = oneshot::channel();
+            ends.push(end);
+            let sent = sent.clone();
+            let request = async move {
+                sent.lock().push(number);
+                ended.await.unwrap()
+            };
+            futures.push(Box::pin(request) as Request);
+        }
+        (futures, sent, ends)
+    }
+
+    #[test]
+    fn each_success_lets_one_more_run_and_a_refusal_ends_it() {
+        const REFUSED: usize = 150;
+        let (futures, sent, ends) = requests(300);
+        let mut all = Box::pin(widening(futures, |well| well));
+        for (number, end) in ends.into_iter().enumerate() {
+            let over = all.as_mut().now_or_never().is_some();
+            let sent = sent.lock().len();
+            match number {
+                0..=REFUSED => assert_eq!(sent - number, CONCURRENCY.min(number + 1)),
+                _ => assert_eq!(sent, REFUSED + CONCURRENCY, "those under way end, no other is sent"),
+            }
+            if over {
+                return assert_eq!(number, sent);
+            }
+            end.send(number != REFUSED).unwrap();
+        }
+        panic!("all were sent");
+    }
 }
