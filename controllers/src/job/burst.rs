@@ -222,7 +222,7 @@ proptest! {
 
     /// A roster that followed every change is the one that the pods make.
     #[test]
-    fn a_roster_is_what_its_pods_make(steps in prop::collection::vec((0..6_usize, 0..9_u8, any::<bool>()), 0..60)) {
+    fn a_roster_is_what_its_pods_make(steps in prop::collection::vec((0..6_usize, 0..10_u8, any::<bool>()), 0..60)) {
         let mut burst = Burst::new(6, "NonIndexed");
         for (which, what, flag) in steps {
             let uid = format!("uid-{which}");
@@ -240,6 +240,8 @@ proptest! {
                 4 => pod.metadata.deletion_timestamp = flag.then_some(at),
                 5 => pod.metadata.finalizers.clear(),
                 6 => drop(pod.metadata.labels.insert(words("a", super::pods::INDEX), words("c", "3"))),
+                // Made again under its name.
+                8 => (pod.metadata.uid, pod.spec.node_name) = (format!("{}-{which}", words("again", "anew")).as_str().into(), None),
                 7 => drop(pod.metadata.annotations.insert(super::pods::INDEX.to_owned(), words("1", "2"))),
                 _ => pod.spec.restart_policy = Some(words("OnFailure", "Never")),
             });

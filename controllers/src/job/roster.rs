@@ -133,20 +133,27 @@ impl Roster {
 
     /// Takes in one pod's state before and after a change.
     pub fn change(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>, boot_ms: u64) {
-        if let (Some(old), Some(new)) = (old, new)
-            && old.node().is_none()
-            && new.node().is_some()
-        {
-            self.binds.seen(boot_ms);
+        if let (Some(before), Some(after)) = (old, new) {
+            if before.metadata.uid != after.metadata.uid {
+                // Made again under its name.
+                self.change(old, None, boot_ms);
+                return self.change(None, new, boot_ms);
+            }
+            if before.node().is_none() && after.node().is_some() {
+                self.binds.seen(boot_ms);
+            }
         }
         if let Some(old) = old {
-            self.leave(old);
+            self.discount(old);
         }
-        if let Some(new) = new {
-            self.enter(new);
+        match (old, new) {
+            (_, Some(new)) => self.enter(new),
+            (Some(old), None) => drop(self.all.remove(old.metadata.uid.as_str())),
+            (None, None) => {}
         }
     }
 
+    /// Puts it in, in its former state's place.
     fn enter(&mut self, pod: &Arc<Pod>) {
         self.counts.change(&Counts::of(pod), |a, b| a + b);
         if let Some((tally, value)) = self.marks(pod) {
@@ -162,14 +169,13 @@ impl Roster {
         if is_end(pod) {
             self.ends.insert(Member(pod.clone()));
         }
-        self.all.insert(Member(pod.clone()));
+        self.all.replace(Member(pod.clone()));
     }
 
-    fn leave(&mut self, pod: &Arc<Pod>) {
-        if !self.all.remove(pod.metadata.uid.as_str()) {
-            return;
+    fn discount(&mut self, pod: &Arc<Pod>) {
+        if is_end(pod) {
+            self.ends.remove(pod.metadata.uid.as_str());
         }
-        self.ends.remove(pod.metadata.uid.as_str());
         self.counts.change(&Counts::of(pod), usize::saturating_sub);
         if let Some((tally, value)) = self.marks(pod) {
             lower(tally, &value);
