@@ -55,11 +55,18 @@ pub(super) struct Correlator {
     told: Remembered<(Similar, String), Told>,
     similar: Remembered<Similar, Messages>,
     buckets: Remembered<ObjectRef, Bucket>,
+    /// The last new event's name holds this moment.
+    named_us: i64,
 }
 
 impl Correlator {
     pub fn new() -> Self {
-        Correlator { told: Remembered::new(), similar: Remembered::new(), buckets: Remembered::new() }
+        Correlator {
+            told: Remembered::new(),
+            similar: Remembered::new(),
+            buckets: Remembered::new(),
+            named_us: i64::MIN,
+        }
     }
 
     /// `None` when the object has spoken too much.
@@ -77,7 +84,12 @@ impl Correlator {
         } else {
             (happening.message.clone(), happening.message.clone())
         };
-        let fresh = || Told { name: name(&happening.about.name, now), count: 0, first: now };
+        // Two things may be told within one microsecond; their names differ all the same.
+        let named_us = &mut self.named_us;
+        let fresh = || {
+            *named_us = now.micros().max(named_us.saturating_add(1));
+            Told { name: name(&happening.about.name, *named_us), count: 0, first: now }
+        };
         let told = self.told.entry((similar, key), fresh);
         told.count = told.count.saturating_add(1);
         Some(Write { name: told.name.clone(), message, count: told.count, first: told.first, last: now })
@@ -113,10 +125,10 @@ impl Correlator {
     }
 }
 
-/// Unique per object as long as one object's new events are a microsecond apart.
-fn name(object: &str, now: Timestamp) -> String {
+/// Unique per object, since one recorder names no two events by the same microsecond.
+fn name(object: &str, at_us: i64) -> String {
     let object = &object[..object.len().min(230)];
-    format!("{object}.{:x}", now.micros().saturating_mul(1000))
+    format!("{object}.{:x}", at_us.saturating_mul(1000))
 }
 
 fn micros(from: Timestamp, to: Timestamp) -> i64 {
@@ -164,6 +176,15 @@ mod tests {
             host: String::new(),
             at,
         }
+    }
+
+    #[test]
+    fn what_is_told_within_one_microsecond_has_names_of_its_own() {
+        let mut correlator = Correlator::new();
+        let mut name = |message| correlator.observe(&happening(message, at(5))).unwrap().name;
+        let (pulled, created) = (name("pulled"), name("created"));
+        assert_ne!(pulled, created);
+        assert_eq!(pulled, name("pulled"), "one more of the same has the same name");
     }
 
     fn at(second: i64) -> Timestamp {

@@ -89,7 +89,7 @@ pub fn a_deleted_machine_comes_back(r: &Rehearsal) -> anyhow::Result<()> {
 pub fn a_wrong_profile_is_told_by_its_field(r: &Rehearsal) -> anyhow::Result<()> {
     let path = r.path("wrong.yaml");
     std::fs::write(&path, "classes: [{name: a, gpus: {count: none}}]")?;
-    let output = r.gantry(&["hollow", "--nodes", "1", "--profile"])?.arg(&path).output()?;
+    let output = r.gantry(&["hollow", "--nodes", "1"])?.arg("--profile").arg(&path).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(2), "exit code {:?}: {said}", output.status.code());
     ensure!(said.contains("classes[0].gpus.count: a whole number from 1 to 1024 is needed, not \"none\""), "{said}");
