@@ -201,7 +201,9 @@ impl Engine {
         for uid in known.iter().filter(|uid| !present.contains(&***uid)) {
             self.pod_gone(uid);
         }
-        for pod in pods {
+        // Those on machines first: who waits may have been promised the room of some that are going.
+        let (waiting, placed): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod.spec.node_name.is_empty());
+        for pod in placed.into_iter().chain(waiting) {
             self.pod(pod, now_ms, effects);
         }
     }

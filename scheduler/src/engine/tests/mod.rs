@@ -303,3 +303,24 @@ fn a_member_that_ended_did_start_with_the_others() {
     engine.step(1, Event::Pod(member("c", "1", "", json!({}))));
     assert_eq!(told(&decide(&mut engine, 1)), ["bind c@5"], "it goes by itself, in the room of the one that ended");
 }
+
+#[test]
+fn room_that_was_made_is_kept_over_a_restart_whatever_the_order_of_the_list() {
+    let urgent = pod("urgent", "2", "", json!({"priority": 1000}));
+    let urgent = model::with_status(&urgent, json!({"nominatedNodeName": "m"}));
+    let going = model::deleting(&pod("going", "2", "m", json!({})));
+    // The other machine would be chosen if room were made once more: its pod is the less important one.
+    let other = pod("other", "2", "n", json!({"priority": -5}));
+    for list in [[&urgent, &going, &other], [&going, &other, &urgent]] {
+        let mut engine = engine();
+        engine.step(0, Event::Node(node("n", 6, CPUS)));
+        engine.step(0, Event::Allocation(allocation("n", 6, 0, None)));
+        engine.step(0, Event::AllPods(list.map(Arc::clone).to_vec()));
+        engine.step(0, Event::Reached(Watch::Pods, 10));
+        let effects = told(&decide(&mut engine, 0));
+        assert_eq!(effects.len(), 1, "it waits for what goes already: {effects:?}");
+        assert!(effects[0].starts_with("explain urgent: "), "{effects:?}");
+        engine.step(1, Event::PodGone("going".to_owned()));
+        assert_eq!(told(&decide(&mut engine, 1)), ["bind urgent@5"]);
+    }
+}
