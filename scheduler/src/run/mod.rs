@@ -93,7 +93,9 @@ async fn run_here(config: Config, client: Client, cancel: CancellationToken) -> 
             match follow(&config, &numbers, &client, &mut told, &cancel).await {
                 // What was assumed may not come true: everything is read again.
                 Ok(()) => tracing::info!("follows as a standby"),
-                Err(error) if cancel.is_cancelled() || !config.leader_election => return Err(error),
+                // Its watches end as it does.
+                Err(_) if cancel.is_cancelled() => return Ok(()),
+                Err(error) if !config.leader_election => return Err(error),
                 Err(error) => {
                     tracing::error!(%error, "the scheduler begins again");
                     tokio::time::sleep(AGAIN).await;
