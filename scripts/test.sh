@@ -22,7 +22,7 @@ cargo build --quiet --release --workspace --bin gantry-catalogue
 "$target/release/gantry-catalogue" --start "$target/release/gantry"
 step "end-to-end suites on real containers"
 conformance/tools.sh
-cargo test --release --workspace --test first_light --test matrix --test wide --test hollow --test explain --test linear
+cargo test --release --workspace --test first_light --test matrix --test wide --test hollow --test explain --test placement --test linear
 step "what a store has a part in, on three members of each group and on an etcd; their leaders are killed midway"
 for store in members etcd; do
   GANTRY_STORE=$store cargo test --release --workspace --test first_light -- \
