@@ -1,6 +1,8 @@
 //! What every version of kubectl asks about people and machines: who am I, may I, tokens, certificates, nodes.
 
 use crate::{contains_all, each_kubectl};
+use std::sync::{Mutex, PoisonError};
+
 use anyhow::ensure;
 use gantry_conformance::{Cluster, Kubectl};
 
@@ -46,12 +48,19 @@ fn nodes(kubectl: &Kubectl, minor: u32) -> anyhow::Result<()> {
         &kubectl.ok(&["describe", "node", &node])?,
         &["Allocatable:", "Non-terminated Pods:", "KubeletReady"],
     )?;
-    let key = format!("suite-{minor}");
-    kubectl.ok(&["taint", "nodes", &node, &format!("{key}=yes:PreferNoSchedule")])?;
-    contains_all(&kubectl.path(&["node", &node], ".spec.taints[*].key")?, &[&key])?;
-    kubectl.ok(&["taint", "nodes", &node, &format!("{key}-")])?;
-    ensure!(!kubectl.path(&["node", &node], ".spec.taints[*].key")?.contains(&key), "the taint is gone");
+    taint(kubectl, &node, &format!("suite-{minor}"))?;
     contains_all(&kubectl.ok(&["cordon", &node, "--dry-run=server"])?, &["cordoned (server dry run)"])?;
     let drain = ["drain", &node, "--dry-run=server", "--ignore-daemonsets", "--force", "--delete-emptydir-data"];
     contains_all(&kubectl.ok(&drain)?, &["drained (server dry run)"])
+}
+
+/// kubectl writes all taints of a machine at once, from what it read before: two at a time would undo each other's.
+fn taint(kubectl: &Kubectl, node: &str, key: &str) -> anyhow::Result<()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    kubectl.ok(&["taint", "nodes", node, &format!("{key}=yes:PreferNoSchedule")])?;
+    contains_all(&kubectl.path(&["node", node], ".spec.taints[*].key")?, &[key])?;
+    kubectl.ok(&["taint", "nodes", node, &format!("{key}-")])?;
+    ensure!(!kubectl.path(&["node", node], ".spec.taints[*].key")?.contains(key), "the taint is gone");
+    Ok(())
 }
