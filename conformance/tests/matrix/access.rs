@@ -1,8 +1,8 @@
 //! What every version of kubectl asks about people and machines: who am I, may I, tokens, certificates, nodes.
 
-use crate::{contains_all, each_kubectl};
 use std::sync::{Mutex, PoisonError};
 
+use crate::{contains_all, each_kubectl};
 use anyhow::ensure;
 use gantry_conformance::{Cluster, Kubectl};
 
