@@ -44,8 +44,8 @@ impl Explanations {
         let words = Words::default();
         let running = CancellationToken::new();
         let writer = Writer { client, recorder, answers: answers.clone(), words: words.clone() };
-        let all = tokio_util::sync::CancellationToken::clone(&running);
-        tokio::spawn(async move { all.run_until_cancelled(writer.run(waiting)).await });
+        let cancelled = running.clone();
+        tokio::spawn(async move { cancelled.run_until_cancelled(writer.run(waiting)).await });
         Explanations { words, queue, answers, _running: running.drop_guard() }
     }
 
