@@ -1,4 +1,4 @@
-//! Who sees pods become bound and ready: one watch of all bound pods, on a thread of its own. It notes when; it judges nothing.
+//! Who sees pods become bound and ready: a watch of bound pods, on a thread of its own. It notes when; it judges nothing.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads real time")]
 
@@ -50,10 +50,13 @@ impl Group {
 struct Notes {
     groups: HashMap<String, Group>,
     events: u64,
+    /// How often the watch was cut off.
+    resumed: u64,
     ended: Option<String>,
 }
 
 /// The thread ends with the API server.
+#[derive(Clone)]
 pub struct Seen {
     notes: Arc<Mutex<Notes>>,
 }
@@ -75,9 +78,12 @@ struct Object<'a> {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
     #[serde(borrow, default)]
     name: &'a str,
+    #[serde(borrow, default)]
+    resource_version: &'a str,
 }
 
 #[derive(Deserialize, Default)]
@@ -99,10 +105,13 @@ fn group_of(name: &str) -> &str {
 }
 
 impl Notes {
-    fn hear(&mut self, line: &[u8], at: Instant) -> anyhow::Result<()> {
+    fn hear(&mut self, line: &[u8], at: Instant, version: &mut String) -> anyhow::Result<()> {
         let Line { kind, object } = serde_json::from_slice(line)
             .with_context(|| format!("an event: {}", String::from_utf8_lossy(&line[..line.len().min(300)])))?;
         let name = object.metadata.name;
+        if kind != "ERROR" {
+            object.metadata.resource_version.clone_into(version);
+        }
         match kind {
             "ADDED" | "MODIFIED" => {}
             "DELETED" => {
@@ -131,12 +140,12 @@ impl Notes {
 }
 
 impl Seen {
-    /// Everything after `version` is noted.
-    pub fn start(identity: Identity, version: String) -> Self {
+    /// Everything of a collection of pods after `version` is noted.
+    pub fn start(identity: Identity, pods: String, version: String) -> Self {
         let notes = Arc::new(Mutex::new(Notes::default()));
         let noted = notes.clone();
         std::thread::spawn(move || {
-            let ended = runtime().and_then(|runtime| runtime.block_on(follow(&identity, &version, &noted)));
+            let ended = runtime().and_then(|runtime| runtime.block_on(follow(&identity, &pods, version, &noted)));
             let reason = ended.map_or_else(|error| format!("{error:#}"), |()| "the watch ended".to_owned());
             lock(&noted).ended = Some(reason);
         });
@@ -148,8 +157,9 @@ impl Seen {
         lock(&self.notes).groups.get(name).cloned().unwrap_or_default()
     }
 
-    pub fn bound(&self, name: &str) -> usize {
-        lock(&self.notes).groups.get(name).map_or(0, |group| group.pods.len())
+    /// How often the watch was cut off and went on. What came in between was seen late.
+    pub fn resumed(&self) -> u64 {
+        lock(&self.notes).resumed
     }
 
     /// Waits until `enough` of the group, which `count` counts. Fails when a minute brings nothing.
@@ -185,9 +195,21 @@ fn lock(notes: &Mutex<Notes>) -> MutexGuard<'_, Notes> {
     notes.lock().expect("no holder of the lock panics")
 }
 
-async fn follow(identity: &Identity, version: &str, notes: &Mutex<Notes>) -> anyhow::Result<()> {
+/// A watch that is cut off goes on from where it was: the server drops whoever is slower than events come, as this thread may be
+/// beside a burst on few processors.
+async fn follow(identity: &Identity, pods: &str, mut version: String, notes: &Mutex<Notes>) -> anyhow::Result<()> {
+    loop {
+        let before = version.clone();
+        watch(identity, pods, &mut version, notes).await?;
+        anyhow::ensure!(version != before, "the watch of pods ended twice at version {version}");
+        lock(notes).resumed += 1;
+    }
+}
+
+/// Until the server ends it. Advances `version` with what was noted.
+async fn watch(identity: &Identity, pods: &str, version: &mut String, notes: &Mutex<Notes>) -> anyhow::Result<()> {
     let link = Link::connect(ADDRESS, identity).await?;
-    let path = format!("/api/v1/pods?watch=true&fieldSelector=spec.nodeName%21%3D&resourceVersion={version}");
+    let path = format!("{pods}?watch=true&fieldSelector=spec.nodeName%21%3D&resourceVersion={version}");
     let response = link.send(&Call::get(path)).await?;
     anyhow::ensure!(response.status().is_success(), "the watch of pods: {}", response.status());
     let mut body = response.into_body();
@@ -200,7 +222,7 @@ async fn follow(identity: &Identity, version: &str, notes: &Mutex<Notes>) -> any
         let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') else { continue };
         let mut notes = lock(notes);
         for line in rest[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            notes.hear(line, at)?;
+            notes.hear(line, at, version)?;
         }
         drop(notes);
         rest.drain(..=end);
@@ -216,10 +238,12 @@ mod tests {
     fn a_pod_is_bound_once_and_ready_when_all_its_containers_are() {
         let mut notes = Notes::default();
         let at = Instant::now();
+        let mut version = String::new();
         let mut hear = |kind: &str, status: &str| {
-            let line =
-                format!(r#"{{"type":"{kind}","object":{{"metadata":{{"x":1,"name":"m-1"}},"status":{status}}}}}"#);
-            notes.hear(line.as_bytes(), at).unwrap();
+            let line = format!(
+                r#"{{"type":"{kind}","object":{{"metadata":{{"x":1,"name":"m-1","resourceVersion":"7"}},"status":{status}}}}}"#
+            );
+            notes.hear(line.as_bytes(), at, &mut version).unwrap();
             let group = &notes.groups["m"];
             (group.pods.len(), group.ready, group.gone)
         };
@@ -228,6 +252,7 @@ mod tests {
         assert_eq!(hear("MODIFIED", r#"{"containerStatuses":[{"ready":true},{"ready":true}]}"#), (1, 1, 0));
         assert_eq!(hear("MODIFIED", r#"{"containerStatuses":[{"ready":true},{"ready":true}]}"#), (1, 1, 0));
         assert_eq!(hear("DELETED", "{}"), (1, 1, 1));
-        assert!(notes.hear(br#"{"type":"ERROR","object":{"code":410}}"#, at).is_err());
+        assert!(notes.hear(br#"{"type":"ERROR","object":{"code":410}}"#, at, &mut version).is_err());
+        assert_eq!(version, "7", "an error is no place to go on from");
     }
 }

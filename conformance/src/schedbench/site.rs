@@ -37,7 +37,10 @@ pub struct Site<'a> {
     pub scheduler: Option<Role>,
     pub controllers: Option<Role>,
     pub hollow: Option<Role>,
+    /// Who looks at all pods.
     seen: Option<Seen>,
+    /// Who looks at one namespace's pods besides, which are one group of its name.
+    apart: Option<(String, Seen)>,
     pub admin: Identity,
     pub api: Api<'a>,
 }
@@ -107,7 +110,7 @@ impl<'a> Site<'a> {
         let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": HIGH},
             "value": HIGH_VALUE});
         api.must(&Call::post("/apis/scheduling.k8s.io/v1/priorityclasses", bytes(&class)))?;
-        Ok(Self { lab, scheduler: None, controllers: None, hollow: None, seen: None, admin, api })
+        Ok(Self { lab, scheduler: None, controllers: None, hollow: None, seen: None, apart: None, admin, api })
     }
 
     /// Namespaces with the account that pods run as.
@@ -178,15 +181,34 @@ impl<'a> Site<'a> {
 
     /// From now on binds are seen.
     pub fn look(&mut self) -> anyhow::Result<()> {
-        let list = self.api.must(&Call::get(format!("{PODS}?limit=1")))?;
-        let list: Value = serde_json::from_slice(&list)?;
-        let version = list["metadata"]["resourceVersion"].as_str().context("a list has a version")?;
-        self.seen = Some(Seen::start(self.admin.clone(), version.to_owned()));
+        self.seen = Some(Seen::start(self.admin.clone(), PODS.to_owned(), self.version()?));
         Ok(())
     }
 
+    /// From now on binds in a namespace are seen by somebody who sees nothing else, and so is not kept busy by a burst.
+    pub fn look_apart(&mut self, namespace: &str) -> anyhow::Result<()> {
+        let pods = format!("/api/v1/namespaces/{namespace}/pods");
+        self.apart = Some((namespace.to_owned(), Seen::start(self.admin.clone(), pods, self.version()?)));
+        Ok(())
+    }
+
+    fn version(&self) -> anyhow::Result<String> {
+        let list: Value = serde_json::from_slice(&self.api.must(&Call::get(format!("{PODS}?limit=1")))?)?;
+        Ok(list["metadata"]["resourceVersion"].as_str().context("a list has a version")?.to_owned())
+    }
+
+    fn who_sees(&self, group: &str) -> Option<&Seen> {
+        let apart = self.apart.as_ref().filter(|(namespace, _)| namespace == group);
+        apart.map(|(_, seen)| seen).or(self.seen.as_ref())
+    }
+
     pub fn group(&self, name: &str) -> Group {
-        self.seen.as_ref().map(|seen| seen.group(name)).unwrap_or_default()
+        self.who_sees(name).map(|seen| seen.group(name)).unwrap_or_default()
+    }
+
+    /// How often who sees a group was cut off: what happened meanwhile was seen late.
+    pub fn cut_off(&self, group: &str) -> u64 {
+        self.who_sees(group).map_or(0, Seen::resumed)
     }
 
     pub fn wait_bound(&mut self, group: &str, count: u64) -> anyhow::Result<()> {
@@ -198,10 +220,9 @@ impl<'a> Site<'a> {
     }
 
     fn wait(&mut self, group: &str, count: u64, counted: fn(&Group) -> usize) -> anyhow::Result<()> {
-        let seen = self.seen.take().context("somebody looks")?;
+        let seen = self.who_sees(group).context("somebody looks")?.clone();
         let alive = || self.roles_mut().try_for_each(Role::alive);
         let waited = seen.wait(group, count as usize, counted, alive);
-        self.seen = Some(seen);
         waited.with_context(|| self.tails())
     }
 

@@ -21,6 +21,7 @@ pub fn run(lab: &Lab, ledger: &mut Ledger) -> anyhow::Result<()> {
     site.stop_controllers()?;
     let person = site.person(PRODUCTION)?;
     site.look()?;
+    site.look_apart(PRODUCTION)?;
     let body = Template::new(&shapes::classed(Some("batch")));
     let namespaces = ["burst".to_owned()];
     site.pods(&Batch { group: GROUP, count, body: &body, namespaces: &namespaces, mark: &site::number })?;
@@ -41,6 +42,7 @@ pub fn run(lab: &Lab, ledger: &mut Ledger) -> anyhow::Result<()> {
     ledger.curve(meanwhile, &mut waits);
     ledger.costs("raw burst", &costs, (count - already).max(1));
     ledger.free("raw burst: binds decided again", "times", site.conflicts()? - conflicts);
+    ledger.free("raw burst: watches of the measurement cut off", "times", site.cut_off(GROUP) as f64);
     ledger.free("raw burst: resident memory of the scheduler", "MB", site.scheduler_mb()?);
     Ok(())
 }

@@ -25,6 +25,7 @@ pub fn run(lab: &Lab, ledger: &mut Ledger) -> anyhow::Result<()> {
     site.start_hollow(machines, &[])?;
     let person = site.person(PRODUCTION)?;
     site.look()?;
+    site.look_apart(PRODUCTION)?;
     let production = super::production(person);
     site.wait_bound(PRODUCTION, 1)?;
     let (before, conflicts, began) = (site.costs()?, site.conflicts()?, Instant::now());
@@ -52,6 +53,7 @@ pub fn run(lab: &Lab, ledger: &mut Ledger) -> anyhow::Result<()> {
     ledger.costs("full pipeline", &costs, tasks);
     cores(ledger, &costs, tasks);
     ledger.free("full pipeline: binds decided again", "times", site.conflicts()? - conflicts);
+    ledger.free("full pipeline: watches of the measurement cut off", "times", site.cut_off(JOB) as f64);
     Ok(())
 }
 
