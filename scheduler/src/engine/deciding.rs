@@ -15,6 +15,9 @@ use crate::snapshot::{Machine, Snapshot};
 
 /// Teams' shares are asked again this often.
 const SAMPLE_MS: u64 = 1_000;
+/// So many decided pods may be on their way to the store. More of them would only wait there, in the order in which they were
+/// decided, and a pod that comes later and goes first would wait behind them.
+const UNDER_WAY: usize = 512;
 /// What was found for a class is good for its other pods this long.
 const FOUND_FOR_MS: u64 = 10_000;
 
@@ -60,6 +63,11 @@ struct Waits {
 }
 
 impl Engine {
+    /// Whether enough is decided until some of it has arrived.
+    pub(super) fn is_full(&self) -> bool {
+        self.deciding.len() >= UNDER_WAY
+    }
+
     /// Decides about pods that are ready, at most `most`.
     pub fn decide(&mut self, now_ms: u64, seed: u64, most: usize, workers: &dyn Workers) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -72,7 +80,7 @@ impl Engine {
             queue.refresh(snapshot.teams().len(), |team| snapshot.share(team));
         }
         let mut turn = 0;
-        while turn < most {
+        while turn < most && !self.is_full() {
             let mut work = Vec::new();
             while work.len() < workers.width() && turn < most {
                 let Some(info) = self.queue.take(now_ms) else { break };

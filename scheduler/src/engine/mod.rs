@@ -170,7 +170,7 @@ impl Engine {
 
     /// Whether `Decide` has something to do now.
     pub fn has_ready(&self) -> bool {
-        self.queue.has_ready()
+        (self.queue.has_ready() && !self.is_full())
             || !self.reviews.is_empty()
             || self.gangs.has_news()
             || (!self.news.is_empty() && !self.queue.sleeping().is_empty())

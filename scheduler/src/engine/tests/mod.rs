@@ -16,9 +16,13 @@ const CPUS: &str = "2";
 
 /// An engine that knows one machine with two CPUs and has caught up with revision 10.
 fn engine() -> Engine {
+    engine_with(CPUS)
+}
+
+fn engine_with(cpus: &str) -> Engine {
     let mut engine = Engine::new("default-scheduler");
     for event in [
-        Event::Node(node("m", 5, CPUS)),
+        Event::Node(node("m", 5, cpus)),
         Event::Allocation(allocation("m", 5, 0, None)),
         Event::Reached(Watch::Pods, 10),
     ] {
@@ -69,6 +73,34 @@ fn binds_to_one_machine_follow_each_other_from_version_to_version() {
     assert_eq!(engine.step(2, Event::Pod(pod("a", "1", "m", json!({})))), []);
     assert_eq!(told(&engine.step(3, ended("b", BindOutcome::Bound(14)))), ["scheduled b m"]);
     assert_eq!((decide(&mut engine, 3), engine.pending(), engine.next_due_ms()), (vec![], 0, None));
+}
+
+#[test]
+fn who_goes_first_does_not_wait_behind_all_that_was_decided_before() {
+    let mut engine = engine_with("4000");
+    for number in 0..2_000 {
+        engine.step(0, Event::Pod(pod(&format!("batch-{number}"), "1", "", json!({}))));
+    }
+    let mut binds = Vec::new();
+    let mut answered = 0;
+    let mut came = false;
+    while !binds.iter().any(|(name, _)| name == "first") {
+        let mut effects = if engine.has_ready() { decide(&mut engine, 0) } else { Vec::new() };
+        if !came && !engine.has_ready() {
+            engine.step(0, Event::Pod(pod("first", "1", "", json!({"priority": 10}))));
+            came = true;
+        } else if effects.is_empty() {
+            let (name, from): &(String, u64) = &binds[answered];
+            answered += 1;
+            effects = engine.step(0, ended(name, BindOutcome::Bound(from + 1)));
+        }
+        for effect in effects {
+            if let Effect::Bind { binds: some, .. } = effect {
+                binds.extend(some.iter().map(|bind| (bind.pod.name.to_string(), bind.allocation_version)));
+            }
+        }
+    }
+    assert!(binds.len() <= 513, "{} binds were sent before", binds.len());
 }
 
 #[test]
