@@ -16,13 +16,9 @@ const CPUS: &str = "2";
 
 /// An engine that knows one machine with two CPUs and has caught up with revision 10.
 fn engine() -> Engine {
-    engine_with(CPUS)
-}
-
-fn engine_with(cpus: &str) -> Engine {
     let mut engine = Engine::new("default-scheduler");
     for event in [
-        Event::Node(node("m", 5, cpus)),
+        Event::Node(node("m", 5, CPUS)),
         Event::Allocation(allocation("m", 5, 0, None)),
         Event::Reached(Watch::Pods, 10),
     ] {
@@ -77,7 +73,13 @@ fn binds_to_one_machine_follow_each_other_from_version_to_version() {
 
 #[test]
 fn who_goes_first_does_not_wait_behind_all_that_was_decided_before() {
-    let mut engine = engine_with("4000");
+    let mut engine = Engine::new("default-scheduler");
+    for machine in 0..40 {
+        let name = format!("m-{machine}");
+        engine.step(0, Event::Node(node(&name, 5, "100")));
+        engine.step(0, Event::Allocation(allocation(&name, 5, 0, None)));
+    }
+    engine.step(0, Event::Reached(Watch::Pods, 10));
     for number in 0..2_000 {
         engine.step(0, Event::Pod(pod(&format!("batch-{number}"), "1", "", json!({}))));
     }
