@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
+/// A /24 for each of 10,000 machines.
+const PODS_CIDR: &str = "100.64.0.0/10";
 const CLIENTS: usize = 64;
 const CONNECTIONS: usize = 4;
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -257,6 +259,7 @@ impl<'a> Site<'a> {
         let store = &self.lab.api.store;
         let mut command = self.gantry(&["controllers", "--kubeconfig"]);
         command.arg(store.pki("controllers.kubeconfig"));
+        command.args(["--cluster-cidr", PODS_CIDR]);
         command.arg("--service-account-key").arg(store.pki("sa.key")).arg("--root-ca").arg(store.pki("ca.crt"));
         self.controllers = Some(Role::start("controllers", &mut command, &store.folder)?);
         Ok(())

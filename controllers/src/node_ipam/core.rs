@@ -11,6 +11,9 @@ use super::types::Observed;
 use crate::owner;
 use crate::plan::{Plan, Write};
 
+/// Machines without a range that are told of at each look: thousands would say the same every half minute.
+const NOTED: usize = 16;
+
 pub fn reconcile(observed: &Observed, _now: Timestamp) -> Plan {
     let ranges = observed.ranges;
     let mut taken = vec![false; ranges.count() as usize];
@@ -37,7 +40,9 @@ pub fn reconcile(observed: &Observed, _now: Timestamp) -> Plan {
             }
             None => {
                 let message = format!("Node {} status is now: CIDRNotAvailable", meta.name);
-                plan.note(&owner::reference(&kinds::NODE, meta), EventType::Normal, "CIDRNotAvailable", message);
+                if plan.events.len() < NOTED {
+                    plan.note(&owner::reference(&kinds::NODE, meta), EventType::Normal, "CIDRNotAvailable", message);
+                }
                 plan.requeue_in(std::time::Duration::from_secs(30));
             }
         }

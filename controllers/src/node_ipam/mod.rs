@@ -14,6 +14,7 @@ use gantry_client::ApiError;
 pub use cidr::{Cidr, Ranges};
 
 use crate::edge::{Controller, Env, Feeds, Key, Memory};
+use crate::objects::Node;
 use crate::plan::Plan;
 
 /// The loop's edge.
@@ -30,10 +31,15 @@ impl Controller for NodeIpam {
     }
 
     fn feed(&self, env: &Arc<Env>, feeds: &mut Feeds) {
-        feeds.on_change(&env.informers.nodes, |_, new| match new {
-            Some(node) if node.spec.pod_cidr.is_none() => vec![Key::all()],
-            Some(_) => Vec::new(),
-            None => vec![Key::all()],
+        feeds.on_change(&env.informers.nodes, |old, new| {
+            let range = |node: &Node| node.spec.pod_cidr.clone();
+            let matters = match (old, new) {
+                (None, Some(node)) => node.spec.pod_cidr.is_none(),
+                // A machine that waits for a range, and reports meanwhile, waits no less.
+                (Some(old), Some(new)) => range(old) != range(new),
+                (_, None) => true,
+            };
+            if matters { vec![Key::all()] } else { Vec::new() }
         });
     }
 

@@ -44,9 +44,13 @@ proptest! {
 #[test]
 fn a_machine_too_many_is_said() {
     let mut world = World::new();
-    for n in 0..9 {
-        world.create(&kinds::NODE, json!({"metadata": {"name": format!("n{n}")}})).unwrap();
-    }
-    let plan = look(&world);
-    assert_eq!((plan.writes().count(), plan.events[0].reason), (8, "CIDRNotAvailable"));
+    let mut join = |machines: std::ops::Range<usize>| {
+        for n in machines {
+            world.create(&kinds::NODE, json!({"metadata": {"name": format!("n{n:02}")}})).unwrap();
+        }
+        look(&world)
+    };
+    let plan = join(0..9);
+    assert_eq!((plan.writes().count(), plan.events.len(), plan.events[0].reason), (8, 1, "CIDRNotAvailable"));
+    assert_eq!(join(9..60).events.len(), 16, "not each of many every time");
 }

@@ -9,6 +9,7 @@ use gantry_client::{ApiError, Client, DeleteOptions, EventRecorder, EventType, O
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::explanations::Explanations;
 use crate::api::{NodeAllocation, PlacementReview};
@@ -29,10 +30,11 @@ pub(super) struct Effects {
     client: Client,
     recorder: EventRecorder,
     answers: UnboundedSender<Event>,
+    /// What is to be bound, those of one machine together.
     binds: Vec<Vec<Bind>>,
-    under_way: Arc<tokio::sync::Semaphore>,
+    under_way: Arc<Semaphore>,
     /// Bounds what else is written at once.
-    writes: Arc<tokio::sync::Semaphore>,
+    writes: Arc<Semaphore>,
     explanations: Explanations,
 }
 
@@ -52,8 +54,8 @@ struct ItemResult {
 
 impl Effects {
     pub fn new(client: Client, recorder: EventRecorder, answers: UnboundedSender<Event>) -> Self {
-        let under_way = Arc::new(tokio::sync::Semaphore::new(BATCHES));
-        let writes = Arc::new(tokio::sync::Semaphore::new(WRITES));
+        let under_way = Arc::new(Semaphore::new(BATCHES));
+        let writes = Arc::new(Semaphore::new(WRITES));
         let explanations = Explanations::start(client.clone(), recorder.clone(), answers.clone());
         Effects { client, recorder, answers, binds: Vec::new(), under_way, writes, explanations }
     }
@@ -62,7 +64,7 @@ impl Effects {
     pub fn begin(&mut self, effect: Effect) {
         match effect {
             Effect::Bind { binds, gang: None } => self.binds.push(binds),
-            Effect::Bind { binds, gang: Some(gang) } => self.send(binds, Some(gang)),
+            Effect::Bind { binds, gang: Some(gang) } => self.send(binds, Some(gang), None),
             Effect::Explain { pod, message, since } => self.explanations.tell(pod, message, since),
             Effect::Scheduled { pod, node, .. } => {
                 self.explanations.forget(&pod.uid);
@@ -78,25 +80,27 @@ impl Effects {
         }
     }
 
-    /// Sends the binds collected so far. Those of one machine stay together.
+    /// Sends what was collected, as far as batches may be under way: the rest goes together when one of them was answered.
     pub fn flush(&mut self) {
-        let mut batch: Vec<Bind> = Vec::new();
-        for binds in std::mem::take(&mut self.binds) {
-            if batch.len() + binds.len() > BATCH {
-                self.send(std::mem::take(&mut batch), None);
-            }
-            batch.extend(binds);
-        }
-        if !batch.is_empty() {
-            self.send(batch, None);
+        while !self.binds.is_empty()
+            && let Ok(permit) = self.under_way.clone().try_acquire_owned()
+        {
+            let batch = next_batch(&mut self.binds);
+            self.send(batch, None, Some(permit));
         }
     }
 
-    fn send(&self, batch: Vec<Bind>, gang: Option<String>) {
+    /// One request; without a permit as soon as it gets one.
+    fn send(&self, batch: Vec<Bind>, gang: Option<String>, permit: Option<OwnedSemaphorePermit>) {
         let (client, answers, under_way) = (self.client.clone(), self.answers.clone(), self.under_way.clone());
         tokio::spawn(async move {
-            let permit = under_way.acquire_owned().await;
+            let permit = match permit {
+                Some(permit) => Ok(permit),
+                None => under_way.acquire_owned().await,
+            };
             let outcomes = bind(&client, &batch, gang.as_deref()).await;
+            // Before the answers: who hears them sends the next batch.
+            // Before the answers: who hears them sends the next batch.
             drop(permit);
             for (bind, outcome) in batch.into_iter().zip(outcomes) {
                 // Without a listener the scheduler has ended.
@@ -229,6 +233,20 @@ pub(super) fn about(pod: &PodInfo) -> ObjectRef {
     }
 }
 
+/// Takes what goes next: the most important first, then what was decided first. Those of one machine stay together.
+fn next_batch(binds: &mut Vec<Vec<Bind>>) -> Vec<Bind> {
+    let priority = |of_one: &Vec<Bind>| of_one.iter().map(|bind| bind.pod.priority).max();
+    binds.sort_by_key(|of_one| std::cmp::Reverse(priority(of_one)));
+    let mut count = 0;
+    let fits = |of_one: &&Vec<Bind>| {
+        count += of_one.len();
+        count <= BATCH
+    };
+    // One machine's that are too many alone still have to go.
+    let first = binds.iter().take_while(fits).count().max(1).min(binds.len());
+    binds.drain(..first).flatten().collect()
+}
+
 /// One outcome per bind, in order.
 async fn bind(client: &Client, batch: &[Bind], gang: Option<&str>) -> Vec<BindOutcome> {
     let items: Vec<Value> = batch
@@ -273,5 +291,37 @@ fn outcome(item: ItemResult) -> BindOutcome {
             tracing::warn!(code, message = item.message, "a bind was refused");
             BindOutcome::Refused(item.message)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Pod;
+
+    fn bind(name: &str, priority: i64) -> Bind {
+        let pod = json!({"metadata": {"name": name}, "spec": {"priority": priority}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        Bind { pod: Arc::new(PodInfo::read(&pod)), node: "m".into(), allocation_version: 1 }
+    }
+
+    fn names(batch: &[Bind]) -> Vec<&str> {
+        batch.iter().map(|bind| &*bind.pod.name).collect()
+    }
+
+    #[test]
+    fn the_most_important_goes_first_and_one_machines_binds_together() {
+        let mut binds = vec![vec![bind("a", 0), bind("b", 0)], vec![bind("c", 0), bind("d", 9)], vec![bind("e", 9)]];
+        assert_eq!(names(&next_batch(&mut binds)), ["c", "d", "e", "a", "b"]);
+        assert!(binds.is_empty() && next_batch(&mut binds).is_empty());
+    }
+
+    #[test]
+    fn what_does_not_fit_a_batch_stays() {
+        let many = |count: usize| (0..count).map(|_| bind("p", 0)).collect::<Vec<_>>();
+        let mut binds = vec![many(200), many(57), many(BATCH + 1)];
+        let sizes: Vec<usize> =
+            std::iter::from_fn(|| Some(next_batch(&mut binds).len()).filter(|size| *size > 0)).collect();
+        assert_eq!(sizes, [200, 57, BATCH + 1]);
     }
 }

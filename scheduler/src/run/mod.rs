@@ -178,6 +178,7 @@ impl Following<'_> {
             } else if led {
                 return Ok(());
             }
+            self.effects.flush();
             led = leading;
             if leading && self.engine.has_ready() {
                 tokio::task::yield_now().await;
@@ -215,7 +216,6 @@ impl Following<'_> {
         for effect in self.engine.decide(self.clock.boottime_ms(), seed, TURN, &self.workers) {
             self.begin(effect);
         }
-        self.effects.flush();
         self.numbers.depths(&self.engine);
     }
 
