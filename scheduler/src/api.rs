@@ -56,8 +56,9 @@ projection! {
         resources: ContainerResources,
         termination_grace_period_seconds: Option<i64>,
     }
-    Volume { persistent_volume_claim: Option<Claim>, }
+    Volume { name: String, persistent_volume_claim: Option<Claim>, ephemeral: Option<Ephemeral>, }
     Claim { claim_name: String, }
+    Ephemeral {}
     PodStatus {
         phase: String,
         conditions: Vec<Condition>,
@@ -141,9 +142,49 @@ projection! {
     PodTemplate { metadata: ObjectMeta, spec: PodSpec, }
     BudgetSpec { selector: Option<LabelSelector>, }
     BudgetStatus { disruptions_allowed: i64, }
+    PersistentVolumeClaim { metadata: ObjectMeta, spec: ClaimSpec, status: Phase, }
+    ClaimSpec {
+        access_modes: Vec<String>,
+        storage_class_name: String,
+        volume_mode: String,
+        volume_name: String,
+        volume_attributes_class_name: String,
+        selector: Option<LabelSelector>,
+        resources: ContainerResources,
+    }
+    Phase { phase: String, }
+    PersistentVolume { metadata: ObjectMeta, spec: VolumeSpec, status: Phase, }
+    VolumeSpec {
+        access_modes: Vec<String>,
+        capacity: Amounts,
+        storage_class_name: String,
+        volume_mode: String,
+        volume_attributes_class_name: String,
+        claim_ref: Option<ClaimRef>,
+        csi: Option<CsiSource>,
+        node_affinity: VolumeAffinity,
+    }
+    ClaimRef { namespace: String, name: String, uid: String, }
+    CsiSource { driver: String, volume_handle: String, }
+    VolumeAffinity { required: Option<NodeSelector>, }
+    StorageClass {
+        metadata: ObjectMeta,
+        provisioner: String,
+        volume_binding_mode: String,
+        allowed_topologies: Vec<TopologyTerm>,
+    }
+    TopologyTerm { match_label_expressions: Vec<TopologyRequirement>, }
+    TopologyRequirement { key: String, values: Vec<String>, }
+    CsiNode { metadata: ObjectMeta, spec: CsiNodeSpec, }
+    CsiNodeSpec { drivers: Vec<CsiDriver>, }
+    CsiDriver { name: String, allocatable: VolumeCount, }
+    VolumeCount { count: Option<i64>, }
 }
 
-object! { Pod Node NodeAllocation PriorityClass Namespace PodGroup BatchCapacity PodDisruptionBudget PlacementReview }
+object! {
+    Pod Node NodeAllocation PriorityClass Namespace PodGroup BatchCapacity PodDisruptionBudget PlacementReview
+    PersistentVolumeClaim PersistentVolume StorageClass CsiNode
+}
 
 impl Pod {
     /// Its containers have ended: it takes no room.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gantry_apimachinery::labels::{LabelSelector, LabelSelectorRequirement, Selector};
 
-use crate::api::{NodeSelectorTerm, Pod, PodAffinityTerm, PreferredNodeTerm, SpreadConstraint, Toleration};
+use crate::api::{NodeSelectorTerm, Pod, PodAffinityTerm, PreferredNodeTerm, SpreadConstraint, Toleration, Volume};
 use crate::resources::Resources;
 use crate::selector::Term;
 
@@ -103,7 +103,7 @@ pub struct Spec {
     pub ports: Vec<HostPort>,
     pub images: Vec<String>,
     /// The PersistentVolumeClaims that it mounts.
-    pub claims: Vec<String>,
+    pub claims: Vec<PodClaim>,
     pub node_selector: BTreeMap<String, String>,
     /// `None`: no demand. Otherwise one of the terms matches.
     pub node_terms: Option<Vec<Term>>,
@@ -118,6 +118,21 @@ pub struct Spec {
     pub gang: Option<Gang>,
     /// What its containers get to end by themselves.
     pub grace_s: i64,
+}
+
+/// A PersistentVolumeClaim that a pod mounts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodClaim {
+    /// `namespace/name`.
+    pub key: Arc<str>,
+    /// Of an ephemeral volume: the pod's uid, which must own the claim.
+    pub owner: Option<String>,
+}
+
+impl PodClaim {
+    pub fn name(&self) -> &str {
+        self.key.split_once('/').map_or(&*self.key, |(_, name)| name)
+    }
 }
 
 /// Pods that are placed together or not at all.
@@ -193,7 +208,6 @@ impl Spec {
             .chain(apart.preferred_during_scheduling_ignored_during_execution.iter().map(|w| (w, -1)))
             .map(|(w, sign)| term(&w.pod_affinity_term, sign * w.weight));
         let node_preference = |p: &PreferredNodeTerm| (p.weight, Term::read(&p.preference));
-        let claims = spec.volumes.iter().filter_map(|v| v.persistent_volume_claim.as_ref());
         Spec {
             namespace: meta.namespace.clone(),
             owner: meta.controller().map(|o| o.uid.to_string()).unwrap_or_default(),
@@ -203,7 +217,7 @@ impl Spec {
             requests: Resources::of_pod(pod),
             ports: host_ports(pod),
             images: spec.containers.iter().chain(&spec.init_containers).map(|c| c.image.clone()).collect(),
-            claims: claims.map(|c| c.claim_name.clone()).collect(),
+            claims: claims(pod),
             node_selector: spec.node_selector.clone(),
             node_terms: node
                 .required_during_scheduling_ignored_during_execution
@@ -223,6 +237,21 @@ impl Spec {
             grace_s: spec.termination_grace_period_seconds.unwrap_or(30),
         }
     }
+}
+
+/// Of an ephemeral volume the claim is named after the pod and the volume. (Kubernetes: "Ephemeral Volumes".)
+fn claims(pod: &Pod) -> Vec<PodClaim> {
+    let meta = &pod.metadata;
+    let key = |name: &str| format!("{}/{name}", meta.namespace).into();
+    let claim = |volume: &Volume| match (&volume.persistent_volume_claim, &volume.ephemeral) {
+        (Some(claim), _) => Some(PodClaim { key: key(&claim.claim_name), owner: None }),
+        (None, Some(_)) => {
+            let name = format!("{}-{}", meta.name, volume.name);
+            Some(PodClaim { key: key(&name), owner: Some(meta.uid.to_string()) })
+        }
+        (None, None) => None,
+    };
+    pod.spec.volumes.iter().filter_map(claim).collect()
 }
 
 fn gang(labels: &BTreeMap<String, String>) -> Option<Gang> {

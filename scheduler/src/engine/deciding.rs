@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Engine, Nomination};
+use super::{Effect, Engine, Nomination, Waits};
 use crate::class::Class;
 use crate::explain;
 use crate::plugins::Wake;
@@ -54,13 +54,6 @@ impl Workers for Inline {
 
 /// What was held for a pod that is decided now.
 type Held = Option<(Machine, Waits)>;
-
-/// For whom or how long room was held.
-#[derive(Debug)]
-struct Waits {
-    victims: std::collections::BTreeSet<Arc<str>>,
-    until_ms: Option<u64>,
-}
 
 impl Engine {
     /// Whether enough is decided until some of it has arrived.
@@ -133,10 +126,9 @@ impl Engine {
         let Work { info, class, seed } = work;
         // What is held for this pod is not in its own way.
         let held = self.nominated.remove(&info.uid).map(|nomination| {
-            let Nomination { hold, victims, until_ms } = nomination;
-            let machine = hold.machine();
-            self.snapshot.forget(hold);
-            (machine, Waits { victims, until_ms })
+            let machine = nomination.hold.machine();
+            self.snapshot.forget(nomination.hold);
+            (machine, nomination.waits)
         });
         let decision =
             if held.is_some() { schedule(&self.snapshot, &class, seed, &mut self.scratch) } else { decision };
@@ -152,7 +144,9 @@ impl Engine {
                 if let Some((held, _)) = held.filter(|(held, _)| *held != machine) {
                     self.news.on(Wake::POD_GONE, held);
                 }
-                self.placed(&info, &class, machine, now_ms, effects);
+                if !self.await_volumes(&info, &class, machine, now_ms, effects) {
+                    self.placed(&info, &class, machine, now_ms, effects);
+                }
             }
             Decision::Unschedulable(none) if none.is_catching_up() => {
                 self.keep(&info, held);
@@ -186,9 +180,9 @@ impl Engine {
 
     /// What was held stays held.
     fn keep(&mut self, info: &Arc<PodInfo>, held: Held) {
-        if let Some((machine, Waits { victims, until_ms })) = held {
+        if let Some((machine, waits)) = held {
             let hold = self.snapshot.hold(info.clone(), machine);
-            self.nominated.insert(info.uid.clone(), Nomination { hold, victims, until_ms });
+            self.nominated.insert(info.uid.clone(), Nomination { hold, waits });
         }
     }
 
@@ -203,7 +197,8 @@ impl Engine {
     ) {
         let going = |uid: &Arc<str>| self.snapshot.placement(uid).is_some_and(|placed| placed.info.deleting);
         let stays = held.as_ref().is_some_and(|(_, held)| {
-            held.victims.iter().any(going) || held.until_ms.is_some_and(|until| now_ms < until)
+            let awaited = held.until_ms.is_some_and(|until| now_ms < until) && !held.for_volumes;
+            held.victims.iter().any(going) || awaited
         });
         if stays {
             self.keep(info, held);
@@ -219,7 +214,7 @@ impl Engine {
         if self.queue.sleeping().get(found.class.id).is_none() {
             self.queue.found(found.clone(), now_ms);
         }
-        let until_ms = self.nominated.get(&info.uid).and_then(|nomination| nomination.until_ms);
+        let until_ms = self.nominated.get(&info.uid).and_then(|nomination| nomination.waits.until_ms);
         self.queue.sleep(&info.uid, found.class.id, until_ms, now_ms);
     }
 

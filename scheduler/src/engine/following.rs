@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Effect, Engine, Pending};
+use super::{Effect, Engine, Nomination, Pending};
 use crate::api::{Node, NodeAllocation, Pod};
 use crate::plugins::Wake;
 use crate::pod::PodInfo;
@@ -118,7 +118,7 @@ impl Engine {
         let victims: BTreeSet<Arc<str>> = going.map(|placed| placed.info.uid.clone()).collect();
         if !victims.is_empty() {
             let hold = self.snapshot.hold(info.clone(), machine);
-            self.nominated.insert(info.uid.clone(), super::Nomination { hold, victims, until_ms: None });
+            self.nominated.insert(info.uid.clone(), Nomination::of_victims(hold, victims));
         }
     }
 
@@ -183,8 +183,8 @@ impl Engine {
         let mut waited = Vec::new();
         for (preemptor, nomination) in &mut self.nominated {
             // The room is there once the last of them is gone.
-            let made_way = nomination.victims.remove(uid) && nomination.victims.is_empty();
-            if made_way || (nomination.hold.machine() == machine && nomination.until_ms.is_some()) {
+            let made_way = nomination.waits.victims.remove(uid) && nomination.waits.victims.is_empty();
+            if made_way || (nomination.hold.machine() == machine && nomination.waits_for_machine()) {
                 waited.push(preemptor.clone());
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::binding::Waiting;
 use super::{Effect, Engine};
 use crate::api::PodGroup;
+use crate::plugins::claims::writes;
 use crate::pod::PodInfo;
 use crate::queue::Found;
 use crate::schedule::{Decision, explain, schedule};
@@ -219,6 +220,8 @@ enum Outcome {
     Fits(Vec<Assumed>),
     /// Why the first that found no place did not.
     Short(Found),
+    /// All have a place, but volumes of some follow the decision: what is said meanwhile.
+    Awaits(Found),
 }
 
 /// Deciding.
@@ -246,7 +249,7 @@ impl Engine {
             self.queue.park(&info.uid);
             return true;
         };
-        let outcome = self.fit_together(info, &members, needs, now_ms);
+        let outcome = self.fit_together(info, &members, needs, now_ms, effects);
         if let Some(gang) = self.gangs.known.get_mut(&key) {
             gang.is_short = matches!(outcome, Outcome::Short(_));
             self.gangs.changed.insert(key.clone());
@@ -255,15 +258,20 @@ impl Engine {
             Outcome::Fits(assumed) => self.issue(key.1, assumed, effects),
             Outcome::Short(found) => {
                 let message: Arc<str> = self.gang_message(&key.1, needs, &members).into();
-                let class = found.class.id;
-                self.queue.found(Found { message: message.clone(), ..found }, now_ms);
-                for uid in &members {
-                    self.explain(uid, &message, effects);
-                    self.queue.sleep(uid, class, None, now_ms);
-                }
+                self.gang_sleeps(&members, Found { message, ..found }, now_ms, effects);
             }
+            Outcome::Awaits(found) => self.gang_sleeps(&members, found, now_ms, effects),
         }
         true
+    }
+
+    fn gang_sleeps(&mut self, members: &[Arc<str>], found: Found, now_ms: u64, effects: &mut Vec<Effect>) {
+        let (class, message) = (found.class.id, found.message.clone());
+        self.queue.found(found, now_ms);
+        for uid in members {
+            self.explain(uid, &message, effects);
+            self.queue.sleep(uid, class, None, now_ms);
+        }
     }
 
     /// Why a gang does not fit: because of a pod that fits nowhere by itself, or because they do not fit together. It says nothing
@@ -287,13 +295,21 @@ impl Engine {
     }
 
     /// All members onto machines, each on top of the ones before; nothing stays assumed when too few fit.
-    fn fit_together(&mut self, first: &Arc<PodInfo>, members: &[Arc<str>], needs: usize, now_ms: u64) -> Outcome {
+    fn fit_together(
+        &mut self,
+        first: &Arc<PodInfo>,
+        members: &[Arc<str>],
+        needs: usize,
+        now_ms: u64,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
         // The same gang begins at the same place each time, so that it finds the same as long as nothing changes.
         let name = first.gang.as_ref().map_or("", |gang| &gang.name);
         let seed =
             name.bytes().fold(first.priority as u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
         let mut assumed: Vec<Assumed> = Vec::new();
         let mut failed: Option<Found> = None;
+        let mut awaits = None;
         for (turn, uid) in members.iter().enumerate() {
             let taken = if *uid == first.uid { Some(first.clone()) } else { self.queue.take_one(uid, now_ms) };
             let Some(info) = taken else { continue };
@@ -304,7 +320,14 @@ impl Engine {
             let class = self.class_of(&info);
             match schedule(&self.snapshot, &class, seed.wrapping_add(turn as u64), &mut self.scratch) {
                 Decision::Placement(placement) => {
-                    assumed.push(self.snapshot.assume(info.clone(), placement.machine()));
+                    let machine = placement.machine();
+                    let writes =
+                        if info.claims.is_empty() { None } else { writes(&self.snapshot, &info.claims, machine) };
+                    if let Some(writes) = writes {
+                        awaits.get_or_insert_with(|| (self.volumes_awaited(&class, machine), Vec::new()));
+                        awaits.iter_mut().for_each(|(_, all)| all.push((info.clone(), writes.clone())));
+                    }
+                    assumed.push(self.snapshot.assume(info.clone(), machine));
                 }
                 Decision::Unschedulable(none) => {
                     failed = Some(Found { class, none: Arc::new(none), message: "".into() });
@@ -321,7 +344,13 @@ impl Engine {
             }
             _ => {
                 assert!(assumed.len() >= needs, "every pending member of a gang can be taken from the queue");
-                Outcome::Fits(assumed)
+                let Some((found, writes)) = awaits else { return Outcome::Fits(assumed) };
+                for assumed in assumed {
+                    self.snapshot.forget(assumed);
+                }
+                let needed = writes.into_iter().filter(|(_, writes)| !writes.is_empty());
+                effects.extend(needed.map(|(pod, writes)| Effect::PrepareVolumes { pod, writes }));
+                Outcome::Awaits(found)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Engine, Nomination, Victim};
+use super::{Effect, Engine, Nomination, Victim, Waits};
 use crate::plugins::{Reason, Wake};
 use crate::pod::PodInfo;
 use crate::preempt::{Budget, preempt};
@@ -50,13 +50,13 @@ impl Engine {
         }
         let victims = room.victims.iter().map(|victim| victim.uid.clone()).collect();
         let hold = self.snapshot.hold(info.clone(), room.machine);
-        self.nominated.insert(info.uid.clone(), Nomination { hold, victims, until_ms: None });
+        self.nominated.insert(info.uid.clone(), Nomination::of_victims(hold, victims));
         true
     }
 
     /// A pod that was to make way does not: for whom it was to go, something else is tried after a while.
     pub(super) fn stays(&mut self, victim: &Arc<str>, now_ms: u64) {
-        let waits = |nomination: &Nomination| nomination.victims.contains(victim);
+        let waits = |nomination: &Nomination| nomination.waits.victims.contains(victim);
         let waiting: Vec<_> = self.nominated.iter().filter(|(_, n)| waits(n)).map(|(uid, _)| uid.clone()).collect();
         for uid in waiting {
             if let Some(nomination) = self.nominated.remove(&uid) {
@@ -73,8 +73,8 @@ impl Engine {
         let band = found.class.band;
         let Some(pending) = self.pending.get(&info.uid) else { return };
         let patient = now_ms >= pending.keep_after_ms.max(pending.since_ms.saturating_add(PATIENCE_MS));
-        let taken =
-            self.nominated.keys().any(|uid| self.snapshot.placement(uid).is_some_and(|placed| placed.band == band));
+        let is_of_band = |uid: &str| self.snapshot.placement(uid).is_some_and(|placed| placed.band == band);
+        let taken = self.nominated.iter().any(|(uid, nomination)| !nomination.waits.for_volumes && is_of_band(uid));
         if !patient || taken {
             return;
         }
@@ -84,7 +84,7 @@ impl Engine {
         if let Some(pending) = self.pending.get_mut(&info.uid) {
             pending.keep_after_ms = now_ms + KEEP_MS + KEEP_AGAIN_MS;
         }
-        self.nominated.insert(info.uid.clone(), Nomination { hold, victims: Default::default(), until_ms });
+        self.nominated.insert(info.uid.clone(), Nomination { hold, waits: Waits { until_ms, ..Waits::default() } });
     }
 
     /// Of the machines that would be large enough if they were empty, the one with the most room.

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use gantry_apimachinery::time::Timestamp;
 
 use crate::api::{
-    BatchCapacity, Namespace, Node, NodeAllocation, PlacementReview, Pod, PodDisruptionBudget, PodGroup, PriorityClass,
+    BatchCapacity, CsiNode, Namespace, Node, NodeAllocation, PersistentVolume, PersistentVolumeClaim, PlacementReview,
+    Pod, PodDisruptionBudget, PodGroup, PriorityClass, StorageClass,
 };
 use crate::explain::report::Report;
+use crate::plugins::claims::VolumeWrite;
 use crate::pod::PodInfo;
 use crate::snapshot::Watch;
 
@@ -44,6 +46,8 @@ pub enum Event {
     AllGroups(Vec<Arc<PodGroup>>),
     AllLendable(Vec<Arc<BatchCapacity>>),
     AllReviews(Vec<Arc<PlacementReview>>),
+    /// Of what volumes are made of.
+    Storage(Stored),
     /// An allocation that was asked for could not be read.
     AllocationUnread(String),
     /// All changes of a kind up to here were told; of a revision that several objects share, all.
@@ -55,6 +59,8 @@ pub enum Event {
     },
     /// The explanation was not written.
     ExplainFailed(Arc<str>),
+    /// What the pod's volumes need was not written.
+    VolumesUnwritten(Arc<str>),
     /// This pod was to end and does not.
     EvictFailed(Arc<str>),
     /// Decide about pods that are ready, at most this many.
@@ -62,6 +68,24 @@ pub enum Event {
         seed: u64,
         most: usize,
     },
+}
+
+/// What the engine hears of claims, volumes, storage classes, and of what machines take (CSINode). `All…`: changes were lost.
+#[derive(Clone, Debug)]
+pub enum Stored {
+    Claim(Arc<PersistentVolumeClaim>),
+    /// `namespace/name`.
+    ClaimGone(String),
+    AllClaims(Vec<Arc<PersistentVolumeClaim>>),
+    Volume(Arc<PersistentVolume>),
+    VolumeGone(String),
+    AllVolumes(Vec<Arc<PersistentVolume>>),
+    Class(Arc<StorageClass>),
+    ClassGone(String),
+    AllClasses(Vec<Arc<StorageClass>>),
+    Machine(Arc<CsiNode>),
+    MachineGone(String),
+    AllMachines(Vec<Arc<CsiNode>>),
 }
 
 /// How a bind ended.
@@ -95,6 +119,8 @@ pub enum Effect {
     Evict { victim: Victim, preemptor: Arc<PodInfo>, node: String },
     /// Write `status.nominatedNodeName`.
     Nominate { pod: Arc<PodInfo>, node: String },
+    /// Write what the pod's volumes need so that they come to be on the machine decided.
+    PrepareVolumes { pod: Arc<PodInfo>, writes: Vec<VolumeWrite> },
     /// Write a PodGroup's status.
     Group { namespace: String, name: String, phase: &'static str, scheduled: u32 },
     /// Write the review's status: what was found, or why there is no answer.

@@ -14,6 +14,7 @@ mod making_room;
 mod message;
 mod news;
 mod reviews;
+mod storage;
 mod strangers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -29,7 +30,7 @@ use crate::snapshot::{Assumed, Machine, Snapshot};
 use binding::{Flight, Lane};
 pub use deciding::{Inline, Work, Workers};
 use gangs::Gangs;
-pub use message::{Bind, BindOutcome, Effect, Event, Victim};
+pub use message::{Bind, BindOutcome, Effect, Event, Stored, Victim};
 use news::News;
 use strangers::Strangers;
 
@@ -52,10 +53,29 @@ struct Pending {
 #[derive(Debug)]
 struct Nomination {
     hold: Assumed,
+    waits: Waits,
+}
+
+/// For whom or what room is held, and how long.
+#[derive(Debug, Default)]
+struct Waits {
     /// Those that make way for it.
     victims: BTreeSet<Arc<str>>,
-    /// Nobody makes way: it waits for the machine until then.
+    /// Nobody makes way: it waits for the machine, or for its volumes, until then.
     until_ms: Option<u64>,
+    /// Only its volumes are missing.
+    for_volumes: bool,
+}
+
+impl Nomination {
+    fn of_victims(hold: Assumed, victims: BTreeSet<Arc<str>>) -> Self {
+        Nomination { hold, waits: Waits { victims, ..Waits::default() } }
+    }
+
+    /// For what ends there by itself.
+    fn waits_for_machine(&self) -> bool {
+        self.waits.until_ms.is_some() && !self.waits.for_volumes
+    }
 }
 
 #[derive(Debug)]
@@ -162,6 +182,8 @@ impl Engine {
                     pending.told = None;
                 }
             }
+            Event::Storage(stored) => self.stored(&stored),
+            Event::VolumesUnwritten(uid) => self.queue.retry(&uid, now_ms),
             Event::EvictFailed(uid) => self.stays(&uid, now_ms),
             Event::Decide { seed, most } => return self.decide(now_ms, seed, most, &Inline),
         }

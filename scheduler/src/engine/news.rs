@@ -1,5 +1,8 @@
 //! What happened since sleeping pods were last thought of, and whom it could help.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use super::Engine;
 use crate::bits::Bits;
 use crate::class::Class;
@@ -12,6 +15,10 @@ pub(super) struct News {
     happened: Wake,
     machines: Bits,
     everywhere: bool,
+    /// Claims that are different, or whose volumes are: `namespace/name`.
+    claims: BTreeSet<Arc<str>>,
+    /// Something that any claim may want is there.
+    storage: bool,
 }
 
 impl News {
@@ -25,20 +32,35 @@ impl News {
         self.everywhere = true;
     }
 
+    pub fn of_claim(&mut self, key: &str) {
+        self.claims.insert(key.into());
+    }
+
+    pub fn of_any_claim(&mut self) {
+        self.storage = true;
+    }
+
+    fn of_volumes(&self) -> bool {
+        self.storage || !self.claims.is_empty()
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.happened.is_nothing()
+        self.happened.is_nothing() && !self.of_volumes()
     }
 
     /// Whether any of it is what somebody waits for.
     pub fn meets(&self, wake_on: Wake) -> bool {
-        wake_on.meets(self.happened)
+        wake_on.meets(self.happened) || (wake_on.meets(Wake::VOLUME) && self.of_volumes())
     }
 
     fn helps(&self, snapshot: &Snapshot, sleepers: &Sleepers) -> bool {
-        self.meets(sleepers.wake_on())
-            && (self.everywhere
-                || !sleepers.local
-                || self.machines.iter().any(|machine| may_do(snapshot, &sleepers.class, machine)))
+        let wake_on = sleepers.wake_on();
+        let its_claim = || self.storage || sleepers.class.spec.claims.iter().any(|own| self.claims.contains(&own.key));
+        (wake_on.meets(Wake::VOLUME) && its_claim())
+            || wake_on.meets(self.happened)
+                && (self.everywhere
+                    || !sleepers.local
+                    || self.machines.iter().any(|machine| may_do(snapshot, &sleepers.class, machine)))
     }
 }
 

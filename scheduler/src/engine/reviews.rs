@@ -89,7 +89,7 @@ impl Engine {
         let hold = self.nominated.remove(&info.uid).map(|nomination| {
             let machine = nomination.hold.machine();
             self.snapshot.forget(nomination.hold);
-            (machine, nomination.victims, nomination.until_ms)
+            (machine, nomination.waits)
         });
         let class = self.class_of(&info);
         let mut report = report::filters(&self.snapshot, &class);
@@ -97,9 +97,9 @@ impl Engine {
         if report.feasible == 0 {
             report.preemption = Some(self.could_preempt(&class));
         }
-        if let Some((machine, victims, until_ms)) = hold {
+        if let Some((machine, waits)) = hold {
             let hold = self.snapshot.hold(info.clone(), machine);
-            self.nominated.insert(info.uid.clone(), super::Nomination { hold, victims, until_ms });
+            self.nominated.insert(info.uid.clone(), super::Nomination { hold, waits });
         }
         report.making_room = making_room;
         report.queue = Some(self.queued(&info, since_ms, now_ms));

@@ -3,7 +3,7 @@
 
 pub mod report;
 
-use crate::plugins::{Reason, Resource};
+use crate::plugins::{Reason, Resource, Trouble};
 use crate::schedule::{Refused, Unschedulable};
 use crate::snapshot::Snapshot;
 
@@ -50,9 +50,35 @@ pub fn headline(snapshot: &Snapshot, reason: &Reason) -> String {
         Reason::ExistingAntiAffinity => "with pods whose anti-affinity avoids it".to_owned(),
         Reason::Skew(key) => format!("where topology spread over {key} would be too uneven"),
         Reason::NoDomain(key) => format!("without label {key} that topology spread needs"),
-        Reason::Claim(name) => format!("that cannot mount PersistentVolumeClaim {name} yet"),
+        Reason::Claim(name, trouble) => {
+            format!("that cannot mount PersistentVolumeClaim {name}: {}", claim_trouble(*trouble))
+        }
+        Reason::VolumeAffinity(name) => format!("that do not reach the volume of PersistentVolumeClaim {name}"),
+        Reason::VolumeZone(name) => format!("outside the zone of the volume of PersistentVolumeClaim {name}"),
+        Reason::NoVolume(name) => {
+            format!("where PersistentVolumeClaim {name} finds no volume and none can be made")
+        }
+        Reason::Elsewhere(name, machine) => {
+            format!("other than {machine}, on which the volume of PersistentVolumeClaim {name} is being made")
+        }
+        Reason::Provisioning(machine) => format!("that wait for the volume to be provisioned on {machine}"),
+        Reason::ClaimInUse(name) => {
+            format!("that cannot mount PersistentVolumeClaim {name}: it is ReadWriteOncePod and another pod uses it")
+        }
+        Reason::VolumeLimit(driver) => format!("with as many volumes of {driver} as there may be"),
         Reason::Unregistered => "not registered yet".to_owned(),
         Reason::CatchingUp => "whose state is still arriving".to_owned(),
+    }
+}
+
+fn claim_trouble(trouble: Trouble) -> &'static str {
+    match trouble {
+        Trouble::Missing => "it does not exist",
+        Trouble::Foreign => "it does not belong to the pod",
+        Trouble::Deleting => "it is being deleted",
+        Trouble::Lost => "its volume is lost",
+        Trouble::Unbound => "it is not bound to a volume yet",
+        Trouble::NoVolume => "its volume does not exist",
     }
 }
 

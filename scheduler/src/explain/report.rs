@@ -229,7 +229,16 @@ fn all_reasons(snapshot: &Snapshot, class: &Class, machine: Machine) -> Vec<Reas
 
 /// The machine is of another kind than is asked for: it is far off, whatever is free there.
 fn is_misfit(reason: &Reason) -> bool {
-    matches!(reason, Reason::NodeAffinity | Reason::NoDomain(_) | Reason::Claim(_))
+    matches!(
+        reason,
+        Reason::NodeAffinity
+            | Reason::NoDomain(_)
+            | Reason::Claim(..)
+            | Reason::VolumeAffinity(_)
+            | Reason::VolumeZone(_)
+            | Reason::NoVolume(_)
+            | Reason::Elsewhere(..)
+    )
 }
 
 /// How far off the machine is in thousandths of what is asked for.

@@ -11,6 +11,8 @@ pub mod resources_fit;
 pub mod spread;
 pub mod taints;
 pub mod unschedulable;
+pub mod volume_limits;
+pub mod volume_use;
 pub mod workload_spread;
 
 mod reason;
@@ -20,7 +22,7 @@ pub(crate) mod testing;
 use crate::bits::filtered;
 use crate::pod::{Band, PodInfo};
 use crate::snapshot::{Ask, HolderId, Machine, MatchRule, NodeRule, NodeSetId, Placed, Snapshot, Tier, ViewId};
-pub use reason::{Reason, Resource, Wake};
+pub use reason::{Reason, Resource, Trouble, Wake};
 
 /// A filter, prepared for a class of pods.
 pub trait Check: std::fmt::Debug + Send + Sync {
@@ -122,6 +124,8 @@ pub const PLUGINS: &[Plugin] = &[
         weight: |_| 2,
     },
     Plugin { name: "Ports", check: Some(ports::check), score: None, weight: |_| 0 },
+    Plugin { name: "VolumeLimits", check: Some(volume_limits::check), score: None, weight: |_| 0 },
+    Plugin { name: "VolumeUse", check: Some(volume_use::check), score: None, weight: |_| 0 },
     Plugin {
         name: "ResourcesFit",
         check: Some(resources_fit::check),

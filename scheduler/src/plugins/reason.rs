@@ -28,6 +28,20 @@ impl Resource {
     }
 }
 
+/// Why a claim can be mounted nowhere yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Trouble {
+    Missing,
+    /// Of an ephemeral volume: there is a claim of that name, but it is not the pod's.
+    Foreign,
+    Deleting,
+    Lost,
+    /// Whoever binds claims at once has not done it yet.
+    Unbound,
+    /// The volume that it is bound to is not known.
+    NoVolume,
+}
+
 /// Why one machine does not take one pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
@@ -54,8 +68,22 @@ pub enum Reason {
     Skew(Arc<str>),
     /// The machine has no such label.
     NoDomain(Arc<str>),
-    /// The PersistentVolumeClaim that no machine mounts.
-    Claim(Arc<str>),
+    /// The PersistentVolumeClaim that no machine can mount yet, and why.
+    Claim(Arc<str>, Trouble),
+    /// The claim whose volume's node affinity leaves the machine out.
+    VolumeAffinity(Arc<str>),
+    /// The claim whose volume is in another zone or region.
+    VolumeZone(Arc<str>),
+    /// The claim for which there is no volume there, nor can one be made.
+    NoVolume(Arc<str>),
+    /// The claim whose volume is being made on another machine, and that machine.
+    Elsewhere(Arc<str>, Arc<str>),
+    /// All is decided but for the volume that is being made on this machine.
+    Provisioning(Arc<str>),
+    /// The ReadWriteOncePod claim that another pod uses.
+    ClaimInUse(Arc<str>),
+    /// The driver of which the machine takes no more volumes.
+    VolumeLimit(Arc<str>),
     /// The machine has no NodeAllocation yet.
     Unregistered,
     /// Changes of this machine are still on their way here.
@@ -75,8 +103,10 @@ impl Wake {
     pub const POD_PLACED: Wake = Wake(4);
     /// A watch moved on.
     pub const PROGRESS: Wake = Wake(8);
+    /// A claim, a volume or a storage class is another one.
+    pub const VOLUME: Wake = Wake(16);
 
-    pub const ALL: [Wake; 4] = [Wake::MACHINE, Wake::POD_GONE, Wake::POD_PLACED, Wake::PROGRESS];
+    pub const ALL: [Wake; 5] = [Wake::MACHINE, Wake::POD_GONE, Wake::POD_PLACED, Wake::PROGRESS, Wake::VOLUME];
 
     pub fn or(self, other: Wake) -> Wake {
         Wake(self.0 | other.0)
@@ -99,12 +129,14 @@ impl Reason {
             | Reason::Kept(_)
             | Reason::Port(_)
             | Reason::AntiAffinity
-            | Reason::ExistingAntiAffinity => Wake::MACHINE.or(Wake::POD_GONE),
-            Reason::Unschedulable
-            | Reason::Taint(_)
-            | Reason::NodeAffinity
-            | Reason::NoDomain(_)
-            | Reason::Claim(_) => Wake::MACHINE,
+            | Reason::ExistingAntiAffinity
+            | Reason::ClaimInUse(_)
+            | Reason::VolumeLimit(_) => Wake::MACHINE.or(Wake::POD_GONE),
+            Reason::Unschedulable | Reason::Taint(_) | Reason::NodeAffinity | Reason::NoDomain(_) => Wake::MACHINE,
+            Reason::Claim(..) | Reason::Provisioning(_) => Wake::VOLUME,
+            Reason::VolumeAffinity(_) | Reason::VolumeZone(_) | Reason::NoVolume(_) | Reason::Elsewhere(..) => {
+                Wake::MACHINE.or(Wake::VOLUME)
+            }
             Reason::Affinity => Wake::MACHINE.or(Wake::POD_PLACED),
             Reason::Skew(_) => Wake::MACHINE.or(Wake::POD_PLACED).or(Wake::POD_GONE),
             Reason::Unregistered | Reason::CatchingUp => Wake::MACHINE.or(Wake::PROGRESS),
@@ -126,6 +158,7 @@ impl Reason {
                 | Reason::ExistingAntiAffinity
                 | Reason::Skew(_)
                 | Reason::CatchingUp
+                | Reason::ClaimInUse(_)
                 | Reason::Unregistered
         )
     }

@@ -6,7 +6,7 @@ use gantry_apimachinery::meta::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{Checked, Preparing, Reason, Scored, Uses};
-use crate::api::{Node, Pod};
+use crate::api::{Node, PersistentVolumeClaim, Pod, StorageClass};
 use crate::pod::{PodInfo, Spec};
 use crate::schedule::scaled;
 use crate::snapshot::{Ask, Cause, Snapshot, Tier, Version, Watch};
@@ -50,6 +50,36 @@ impl Cluster {
         self.snapshot.allocation_applied(name, Version { revision: 1, cause: Cause::Pods(0), ..Version::default() });
         self.snapshot.reached(Watch::Pods, 1);
         self.snapshot.validate();
+    }
+
+    /// A claim of namespace `ns`; one with a volume is bound to it. `meta` is its metadata but for the name.
+    pub fn claim(&mut self, name: &str, spec: Value, meta: Value) {
+        let phase = if spec.get("volumeName").is_some() { "Bound" } else { "Pending" };
+        let claim = json!({"metadata": meta, "spec": spec, "status": {"phase": phase}});
+        let mut claim: PersistentVolumeClaim = serde_json::from_value(claim).expect("a claim");
+        (claim.metadata.namespace, claim.metadata.name) = ("ns".to_owned(), name.to_owned());
+        claim.metadata.uid = name.into();
+        self.snapshot.claim_applied(&claim);
+    }
+
+    /// One that has no claim is available.
+    pub fn volume(&mut self, name: &str, spec: Value, labels: Value) {
+        let phase = if spec.get("claimRef").is_some() { "Bound" } else { "Available" };
+        let volume = json!({"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"phase": phase}});
+        self.snapshot.volume_applied(&serde_json::from_value(volume).expect("a volume"));
+    }
+
+    pub fn storage_class(&mut self, name: &str, class: Value) {
+        let mut class: StorageClass = serde_json::from_value(class).expect("a storage class");
+        class.metadata.name = name.into();
+        self.snapshot.storage_class_applied(&class);
+    }
+
+    /// The machine takes so many volumes of the driver.
+    pub fn limit(&mut self, machine: &str, driver: &str, count: i64) {
+        let spec = json!({"drivers": [{"name": driver, "allocatable": {"count": count}}]});
+        let node = json!({"metadata": {"name": machine}, "spec": spec});
+        self.snapshot.volume_limits_applied(&serde_json::from_value(node).expect("a CSINode"));
     }
 
     pub fn pod(&self, name: &str, spec: Value) -> PodInfo {

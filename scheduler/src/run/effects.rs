@@ -15,6 +15,7 @@ use super::explanations::Explanations;
 use crate::api::{NodeAllocation, PlacementReview};
 use crate::engine::{Bind, BindOutcome, Effect, Event, Victim};
 use crate::explain::report::Report;
+use crate::plugins::claims::VolumeWrite;
 use crate::pod::PodInfo;
 
 /// The server takes this many binds at once.
@@ -75,6 +76,7 @@ impl Effects {
             Effect::ReadAllocation(node) => self.read_allocation(node),
             Effect::Evict { victim, preemptor, node } => self.evict(victim, &preemptor, &node),
             Effect::Nominate { pod, node } => self.nominate(pod, &node),
+            Effect::PrepareVolumes { pod, writes } => self.prepare_volumes(pod, writes),
             Effect::Group { namespace, name, phase, scheduled } => self.group(namespace, name, phase, scheduled),
             Effect::Answer { review, answer } => self.answer(review, answer),
         }
@@ -124,6 +126,20 @@ impl Effects {
         let (client, ns, name) = (self.client.clone(), pod.namespace.clone(), pod.name.to_string());
         let patch = json!({"metadata": {"uid": pod.uid}, "status": status});
         async move { client.patch(&kinds::POD, &ns, &name, Patch::Strategic(patch), Some("status")).await }
+    }
+
+    fn prepare_volumes(&self, pod: Arc<PodInfo>, volumes: Vec<VolumeWrite>) {
+        let (client, writes, answers) = (self.client.clone(), self.writes.clone(), self.answers.clone());
+        tokio::spawn(async move {
+            let _permit = writes.acquire_owned().await;
+            for volume in volumes {
+                if let Err(error) = super::volumes::write(&client, &volume).await {
+                    tracing::info!(pod = pod.key(), error = error.chain(), "a volume was not prepared");
+                    drop(answers.send(Event::VolumesUnwritten(pod.uid.clone())));
+                    return;
+                }
+            }
+        });
     }
 
     fn group(&self, namespace: String, name: String, phase: &'static str, scheduled: u32) {

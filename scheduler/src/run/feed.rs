@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 use crate::api::{
-    BatchCapacity, Namespace, Node, NodeAllocation, PlacementReview, Pod, PodDisruptionBudget, PodGroup, PriorityClass,
+    BatchCapacity, CsiNode, Namespace, Node, NodeAllocation, PersistentVolume, PersistentVolumeClaim, PlacementReview,
+    Pod, PodDisruptionBudget, PodGroup, PriorityClass, StorageClass,
 };
-use crate::engine::Event;
+use crate::engine::{Event, Stored};
 use crate::snapshot::Watch;
 
 /// Events taken at once before decisions are made again.
@@ -29,6 +30,10 @@ pub(super) struct Feed {
     groups: Follow<PodGroup>,
     lendable: Follow<BatchCapacity>,
     reviews: Follow<PlacementReview>,
+    claims: Follow<PersistentVolumeClaim>,
+    volumes: Follow<PersistentVolume>,
+    storage_classes: Follow<StorageClass>,
+    csi_nodes: Follow<CsiNode>,
 }
 
 struct Begin<'a> {
@@ -73,10 +78,29 @@ impl Feed {
         let nodes = begin.follow(&kinds::NODE).await?;
         let budgets = begin.follow(&kinds::POD_DISRUPTION_BUDGET).await?;
         let groups = begin.follow(&kinds::POD_GROUP).await?;
+        let storage_classes = begin.follow(&kinds::STORAGE_CLASS).await?;
+        let csi_nodes = begin.follow(&kinds::CSI_NODE).await?;
+        let volumes = begin.follow(&kinds::PERSISTENT_VOLUME).await?;
+        let claims = begin.follow(&kinds::PERSISTENT_VOLUME_CLAIM).await?;
         let pods = begin.follow(&kinds::POD).await?;
         let reviews = begin.follow(&kinds::PLACEMENT_REVIEW).await?;
         let events = begin.events;
-        Ok((Feed { pods, nodes, allocations, classes, namespaces, budgets, groups, lendable, reviews }, events))
+        let feed = Feed {
+            pods,
+            nodes,
+            allocations,
+            classes,
+            namespaces,
+            budgets,
+            groups,
+            lendable,
+            reviews,
+            claims,
+            volumes,
+            storage_classes,
+            csi_nodes,
+        };
+        Ok((feed, events))
     }
 
     /// What is there already, at most a good deal. Versions of machines come before the pods behind them.
@@ -88,6 +112,10 @@ impl Feed {
         drain(&mut self.allocations, events);
         drain(&mut self.budgets, events);
         drain(&mut self.groups, events);
+        drain(&mut self.storage_classes, events);
+        drain(&mut self.csi_nodes, events);
+        drain(&mut self.volumes, events);
+        drain(&mut self.claims, events);
         drain(&mut self.pods, events);
         drain(&mut self.reviews, events);
     }
@@ -104,6 +132,10 @@ impl Feed {
             told = self.groups.next() => event(told, "podgroups"),
             told = self.lendable.next() => event(told, "batchcapacities"),
             told = self.reviews.next() => event(told, "placementreviews"),
+            told = self.claims.next() => event(told, "persistentvolumeclaims"),
+            told = self.volumes.next() => event(told, "persistentvolumes"),
+            told = self.storage_classes.next() => event(told, "storageclasses"),
+            told = self.csi_nodes.next() => event(told, "csinodes"),
         }
     }
 }
@@ -183,3 +215,21 @@ told!(BatchCapacity, Event::AllLendable, Event::Lendable, |last| Event::Lendable
     Some(Event::Reached(Watch::Capacities, revision))
 });
 told!(PlacementReview, Event::AllReviews, Event::Review, |last| Event::ReviewGone(full_name(&**last)));
+told!(
+    PersistentVolumeClaim,
+    |all| Event::Storage(Stored::AllClaims(all)),
+    |new| Event::Storage(Stored::Claim(new)),
+    |last| Event::Storage(Stored::ClaimGone(last.metadata.key()))
+);
+told!(
+    PersistentVolume,
+    |all| Event::Storage(Stored::AllVolumes(all)),
+    |new| Event::Storage(Stored::Volume(new)),
+    |last| Event::Storage(Stored::VolumeGone(name(&**last)))
+);
+told!(StorageClass, |all| Event::Storage(Stored::AllClasses(all)), |new| Event::Storage(Stored::Class(new)), |last| {
+    Event::Storage(Stored::ClassGone(name(&**last)))
+});
+told!(CsiNode, |all| Event::Storage(Stored::AllMachines(all)), |new| Event::Storage(Stored::Machine(new)), |last| {
+    Event::Storage(Stored::MachineGone(name(&**last)))
+});

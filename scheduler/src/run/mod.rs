@@ -6,6 +6,7 @@ mod explanations;
 mod feed;
 mod numbers;
 mod profiles;
+mod volumes;
 mod workers;
 
 use std::collections::HashMap;

@@ -17,6 +17,7 @@ mod teams;
 mod topology;
 #[cfg(test)]
 mod validate;
+pub(crate) mod volumes;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -45,6 +46,7 @@ pub use room::{Ask, Other, Pair, Room, Tier};
 pub use teams::{TeamId, Teams};
 use topology::Topology;
 pub use topology::{Domain, KeyId};
+use volumes::Volumes;
 
 /// A machine's place in the arrays. It may be given to another machine once nothing of the old one is left.
 pub type Machine = usize;
@@ -79,6 +81,7 @@ pub struct Snapshot {
     owners: Owners,
     ports: Ports,
     teams: Teams,
+    volumes: Volumes,
     /// Machines on which room is held for somebody.
     held: Bits,
     bands: HashMap<String, Band>,
@@ -113,6 +116,7 @@ impl Default for Snapshot {
             owners: Owners::default(),
             ports: Ports::default(),
             teams: Teams::default(),
+            volumes: Volumes::default(),
             priorities: BTreeMap::new(),
             held: Bits::default(),
             bands: HashMap::new(),

@@ -106,13 +106,14 @@ impl Snapshot {
     }
 
     fn count(&mut self, placed: &Placed, by: i32) {
-        let Snapshot { pods, room, matching, topology, sets, owners, ports, teams, priorities, .. } = self;
+        let Snapshot { pods, room, matching, topology, sets, owners, ports, teams, priorities, volumes, .. } = self;
         let same = priorities.entry(placed.info.priority).or_insert(0);
         *same = same.saturating_add_signed(by);
         if *same == 0 {
             priorities.remove(&placed.info.priority);
         }
         ports.count(placed.machine, &placed.info.spec, by > 0);
+        volumes.count(placed, by > 0);
         let member = pods.member(placed);
         if let Some(data) = pods.spec(&placed.info.spec) {
             room.count(placed.machine, &data.ask, placed.band, i64::from(by));

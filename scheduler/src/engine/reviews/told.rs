@@ -40,11 +40,11 @@ impl Engine {
 
     pub(super) fn making_room(&self, info: &PodInfo, now_ms: u64) -> Option<MakingRoom> {
         let nomination = self.nominated.get(&info.uid)?;
-        let victims = nomination.victims.iter().filter_map(|uid| self.snapshot.placement(uid));
+        let victims = nomination.waits.victims.iter().filter_map(|uid| self.snapshot.placement(uid));
         Some(MakingRoom {
             machine: self.snapshot.name(nomination.hold.machine()).to_owned(),
             victims: Victims::seen_from(&info.namespace, victims.map(|placed| &*placed.info)),
-            kept_for_seconds: nomination.until_ms.map(|until| until.saturating_sub(now_ms) / 1000),
+            kept_for_seconds: nomination.waits.until_ms.map(|until| until.saturating_sub(now_ms) / 1000),
         })
     }
 

@@ -4,6 +4,7 @@ mod bad_input;
 mod interleaving;
 pub(super) mod model;
 mod reviews;
+mod storage;
 
 use serde_json::json;
 
@@ -46,6 +47,7 @@ fn told(effects: &[Effect]) -> Vec<String> {
         Effect::ReadAllocation(node) => format!("read {node}"),
         Effect::Evict { victim, .. } => format!("evict {}", victim.name),
         Effect::Nominate { pod, node } => format!("nominate {} {node}", pod.name),
+        Effect::PrepareVolumes { pod, writes } => format!("volumes of {}: {writes:?}", pod.name),
         Effect::Group { name, phase, scheduled, .. } => format!("group {name}: {phase} {scheduled}"),
         Effect::Answer { review, answer } => format!("answer {}: {answer:?}", review.metadata.name),
     };
