@@ -63,7 +63,7 @@ pub fn no_machine_has_the_key_of_the_spread(r: &Rehearsal) -> anyhow::Result<()>
 
 pub fn a_claim(r: &Rehearsal) -> anyhow::Result<()> {
     let spec = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]";
-    waits(r, "claim", spec, &["6 that cannot mount PersistentVolumeClaim data yet\n", "Claims  6 "])
+    waits(r, "claim", spec, &["6 that cannot mount PersistentVolumeClaim data: it does not exist\n", "Claims  6 "])
 }
 
 /// A PodGroup and pods of it.

@@ -183,7 +183,7 @@ impl Engine {
                 }
             }
             Event::Storage(stored) => self.stored(&stored),
-            Event::VolumesUnwritten(uid) => self.queue.retry(&uid, now_ms),
+            Event::VolumesUnwritten(uid) => self.volumes_unwritten(&uid, now_ms),
             Event::EvictFailed(uid) => self.stays(&uid, now_ms),
             Event::Decide { seed, most } => return self.decide(now_ms, seed, most, &Inline),
         }

@@ -12,7 +12,7 @@ use crate::class::Class;
 use crate::plugins::claims::writes;
 use crate::plugins::{Reason, Wake};
 use crate::pod::PodInfo;
-use crate::queue::Found;
+use crate::queue::{Found, Place};
 use crate::schedule::{Refused, Unschedulable};
 use crate::snapshot::Machine;
 
@@ -142,6 +142,13 @@ impl Engine {
         self.explain(&info.uid, &found.message, effects);
         self.queue.sleep(&info.uid, class.id, until_ms, now_ms);
         true
+    }
+
+    /// Somebody wrote in between, or nothing got through: decided again after a back-off, unless it got further meanwhile.
+    pub(super) fn volumes_unwritten(&mut self, uid: &str, now_ms: u64) {
+        if self.queue.place(uid).is_some_and(|(place, ..)| matches!(place, Place::Sleeping(_))) {
+            self.queue.retry(uid, now_ms);
+        }
     }
 
     /// What is said of a class whose pods wait for a volume on the machine.

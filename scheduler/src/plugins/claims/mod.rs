@@ -13,7 +13,7 @@ use super::{Check, Checked, Preparing, Reason};
 use crate::bits::filtered;
 use crate::pod::PodClaim;
 use crate::snapshot::{Machine, Placed, Snapshot};
-use wanted::{Source, on_machine, read};
+use wanted::{Source, Sourced, on_machine, read};
 
 #[derive(Debug)]
 struct Claims(Vec<PodClaim>);
@@ -53,7 +53,7 @@ pub enum VolumeWrite {
 pub fn writes(snapshot: &Snapshot, claims: &[PodClaim], machine: Machine) -> Option<Vec<VolumeWrite>> {
     let wanted = read(snapshot, claims).ok().filter(|wanted| wanted.is_late())?;
     let sources = on_machine(snapshot, &wanted, machine).ok()?;
-    let write = |(key, claim, source): (&Arc<str>, &crate::snapshot::volumes::Claim, Source)| match source {
+    let write = |(key, claim, source): Sourced| match source {
         Source::Made if claim.selected.is_some() => None,
         Source::Made => Some(VolumeWrite::Select {
             claim: key.clone(),

@@ -42,6 +42,9 @@ pub(super) enum Source<'a> {
     Made,
 }
 
+/// A late claim, by its key, with where it gets its volume.
+pub(super) type Sourced<'a> = (&'a Arc<str>, &'a Claim, Source<'a>);
+
 /// What the claims ask, or why no machine will do.
 pub(super) fn read<'a>(snapshot: &'a Snapshot, claims: &'a [PodClaim]) -> Result<Wanted<'a>, Reason> {
     let mut wanted = Wanted { bound: Vec::new(), late: Vec::new() };
@@ -118,7 +121,7 @@ pub(super) fn on_machine<'a>(
     snapshot: &Snapshot,
     wanted: &Wanted<'a>,
     machine: Machine,
-) -> Result<Vec<(&'a Arc<str>, &'a Claim, Source<'a>)>, Reason> {
+) -> Result<Vec<Sourced<'a>>, Reason> {
     for (name, volume) in &wanted.bound {
         if !reaches(snapshot, volume.terms.as_ref(), machine) {
             return Err(Reason::VolumeAffinity(name.clone()));
@@ -127,7 +130,7 @@ pub(super) fn on_machine<'a>(
             return Err(Reason::VolumeZone(name.clone()));
         }
     }
-    let mut sources: Vec<(&Arc<str>, &Claim, Source)> = Vec::new();
+    let mut sources: Vec<Sourced> = Vec::new();
     for late in &wanted.late {
         let source = match &late.claim.selected {
             Some(node) if **node != *snapshot.name(machine) => {
@@ -145,7 +148,7 @@ fn source<'a>(
     snapshot: &Snapshot,
     late: &Late<'a>,
     machine: Machine,
-    others: &[(&Arc<str>, &Claim, Source)],
+    others: &[Sourced],
 ) -> Result<Source<'a>, Reason> {
     let is_left = |volume: &Volume| {
         !others.iter().any(|(.., other)| matches!(other, Source::There(taken) if taken.name == volume.name))
