@@ -123,7 +123,14 @@ fn what_was_not_written_is_tried_again() {
     engine.step(1_000, Event::VolumesUnwritten("p".into()));
     assert_eq!(decide(&mut engine, 1_000), [], "after a back-off");
     let due = engine.next_due_ms().unwrap();
+    assert!(due < 2_000, "{due}");
     assert_eq!(decide(&mut engine, due), [select("7")]);
+    engine.step(due, claim(8, Some("m"), ""));
+    engine.step(due, volume("m"));
+    engine.step(due, claim(9, Some("m"), "v"));
+    assert_eq!(told(&decide(&mut engine, due + 10_000)), ["bind p@5"]);
+    engine.step(due + 10_000, Event::VolumesUnwritten("p".into()));
+    assert_eq!(decide(&mut engine, due + 60_000), [], "who is on its way stays there");
 }
 
 #[test]
