@@ -131,7 +131,7 @@ projection! {
     PriorityClass { metadata: ObjectMeta, value: i64, global_default: bool, preemption_policy: String, }
     Namespace { metadata: ObjectMeta, }
     PodGroup { metadata: ObjectMeta, spec: PodGroupSpec, status: PodGroupStatus, }
-    PodGroupStatus { phase: String, scheduled: u32, }
+    PodGroupStatus { phase: String, scheduled: u32, conditions: Vec<Condition>, }
     PodGroupSpec { min_member: u32, schedule_timeout_seconds: Option<u32>, }
     BatchCapacity { metadata: ObjectMeta, spec: BatchCapacitySpec, }
     BatchCapacitySpec { lendable: Amounts, }

@@ -171,7 +171,7 @@ impl Engine {
         }
     }
 
-    fn abandon_gang(&mut self, gang: u64) {
+    pub(super) fn abandon_gang(&mut self, gang: u64) {
         let machines = self.gangs.machines(gang).unwrap_or_default();
         let (_, members) = self.gangs.take(gang);
         for machine in machines {

@@ -65,6 +65,7 @@ impl Engine {
     pub fn decide(&mut self, now_ms: u64, seed: u64, most: usize, workers: &dyn Workers) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.answer_reviews(now_ms, &mut effects);
+        self.give_up(now_ms, &mut effects);
         self.sweep(now_ms);
         if now_ms >= self.sampled_ms + SAMPLE_MS || self.sampled_ms == 0 {
             self.sampled_ms = now_ms;

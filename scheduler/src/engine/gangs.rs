@@ -1,6 +1,8 @@
 //! Pods that are placed together or not at all: who belongs to which gang, and how a whole gang is decided. Nothing is held for
 //! a gang that does not fit as a whole, so two gangs cannot stand in each other's way.
 
+mod giving_up;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,9 +14,12 @@ use crate::pod::PodInfo;
 use crate::queue::Found;
 use crate::schedule::{Decision, explain, schedule};
 use crate::snapshot::{Assumed, Machine};
+use giving_up::Patience;
 
 /// Pods in one transaction.
 const MOST: usize = 512;
+/// The reason of the condition that a PodGroup has when its gang was tried for too long.
+pub(crate) const TIMED_OUT: &str = "TimedOut";
 
 type Key = (String, String);
 
@@ -29,9 +34,10 @@ struct Gang {
     bound: BTreeSet<Arc<str>>,
     /// It was decided and did not fit.
     is_short: bool,
+    patience: Patience,
     /// What the PodGroup's status says, and what was last sent.
-    written: (String, u32),
-    told: Option<(&'static str, u32)>,
+    written: (String, u32, bool),
+    told: Option<(&'static str, u32, Option<u32>)>,
 }
 
 impl Gang {
@@ -56,7 +62,7 @@ pub(super) struct Standing {
 /// A gang that was decided and waits for its machines.
 #[derive(Debug)]
 struct Ticket {
-    name: String,
+    key: Key,
     members: Vec<Assumed>,
     machines: BTreeSet<Machine>,
 }
@@ -69,6 +75,8 @@ pub(super) struct Gangs {
     issued: u64,
     /// Gangs whose PodGroup may have to say something else.
     changed: BTreeSet<Key>,
+    /// When gangs have been tried for long enough; some of it may be out of date.
+    due: BTreeSet<(u64, Key)>,
 }
 
 fn key(info: &PodInfo) -> Option<Key> {
@@ -131,7 +139,7 @@ impl Gangs {
 
     /// The gang's name and members; the ticket is used up.
     pub fn take(&mut self, ticket: u64) -> (String, Vec<Assumed>) {
-        self.tickets.remove(&ticket).map(|ticket| (ticket.name, ticket.members)).unwrap_or_default()
+        self.tickets.remove(&ticket).map(|ticket| (ticket.key.1, ticket.members)).unwrap_or_default()
     }
 }
 
@@ -159,8 +167,13 @@ impl Engine {
     pub(super) fn group(&mut self, group: &PodGroup) {
         let key = (group.metadata.namespace.clone(), group.metadata.name.clone());
         let gang = self.gangs.known.entry(key.clone()).or_default();
-        gang.written = (group.status.phase.clone(), group.status.scheduled);
+        let timed_out = group.status.conditions.iter().any(|condition| condition.reason == TIMED_OUT);
+        gang.written = (group.status.phase.clone(), group.status.scheduled, timed_out);
         self.gangs.changed.insert(key.clone());
+        if gang.patience.limit_s != group.spec.schedule_timeout_seconds {
+            gang.patience.limit_s = group.spec.schedule_timeout_seconds;
+            gang.patience.reset();
+        }
         if gang.min_member != Some(group.spec.min_member) {
             gang.min_member = Some(group.spec.min_member);
             self.gang_changed(&key);
@@ -179,13 +192,17 @@ impl Engine {
                 _ => "Pending",
             };
             let scheduled = u32::try_from(gang.bound.len()).unwrap_or(u32::MAX);
-            let is_written = gang.written.0 == phase && gang.written.1 == scheduled;
+            let timed_out_s = gang.patience.timed_out_s();
+            let (written_phase, written_scheduled, written_timed_out) = &gang.written;
+            let is_written = written_phase == phase
+                && *written_scheduled == scheduled
+                && *written_timed_out == timed_out_s.is_some();
             if is_written {
                 gang.told = None;
-            } else if gang.told != Some((phase, scheduled)) {
-                gang.told = Some((phase, scheduled));
+            } else if gang.told != Some((phase, scheduled, timed_out_s)) {
+                gang.told = Some((phase, scheduled, timed_out_s));
                 let (namespace, name) = key;
-                effects.push(Effect::Group { namespace, name, phase, scheduled });
+                effects.push(Effect::Group { namespace, name, phase, scheduled, timed_out_s });
             }
         }
     }
@@ -193,6 +210,7 @@ impl Engine {
     pub(super) fn group_gone(&mut self, key: &Key) {
         if let Some(gang) = self.gangs.known.get_mut(key) {
             gang.min_member = None;
+            gang.patience = Patience::default();
             if gang.pending.is_empty() && gang.bound.is_empty() {
                 self.gangs.known.remove(key);
             } else {
@@ -255,11 +273,8 @@ impl Engine {
             self.gangs.changed.insert(key.clone());
         }
         match outcome {
-            Outcome::Fits(assumed) => self.issue(key.1, assumed, effects),
-            Outcome::Short(found) => {
-                let message: Arc<str> = self.gang_message(&key.1, needs, &members).into();
-                self.gang_sleeps(&members, Found { message, ..found }, now_ms, effects);
-            }
+            Outcome::Fits(assumed) => self.issue(key, assumed, effects),
+            Outcome::Short(found) => self.short(&key, found, &members, needs, now_ms, effects),
             Outcome::Awaits(found) => self.gang_sleeps(&members, found, now_ms, effects),
         }
         true
@@ -274,9 +289,38 @@ impl Engine {
         }
     }
 
+    /// The gang does not fit: its pods say why and sleep.
+    fn short(
+        &mut self,
+        key: &Key,
+        found: Found,
+        members: &[Arc<str>],
+        needs: usize,
+        now_ms: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let missing = self.missing(needs, members);
+        let class = found.class.id;
+        self.gangs.count_from(key, now_ms);
+        let is_over = self.gangs.is_over(key, now_ms);
+        let Some(gang) = self.gangs.known.get_mut(key) else { return };
+        gang.patience.missing = Some(missing);
+        let message: Arc<str> = gang.message(&key.1).into();
+        self.queue.found(Found { message: message.clone(), ..found }, now_ms);
+        for uid in members {
+            if !is_over {
+                self.explain(uid, &message, effects);
+            }
+            self.queue.sleep(uid, class, None, now_ms);
+        }
+        if is_over {
+            self.let_go(key, now_ms, effects);
+        }
+    }
+
     /// Why a gang does not fit: because of a pod that fits nowhere by itself, or because they do not fit together. It says nothing
     /// that depends on where the others would have gone, so that it stays the same as long as nothing changes.
-    fn gang_message(&mut self, name: &str, needs: usize, members: &[Arc<str>]) -> String {
+    fn missing(&mut self, needs: usize, members: &[Arc<str>]) -> String {
         let infos: Vec<Arc<PodInfo>> =
             members.iter().filter_map(|uid| self.pending.get(uid)).map(|pending| pending.info.clone()).collect();
         let mut asked = BTreeSet::new();
@@ -288,10 +332,10 @@ impl Engine {
             let none = explain(&self.snapshot, &class);
             if none.refused == none.machines {
                 let why = crate::explain::message(&self.snapshot, &none);
-                return format!("pod group {name} needs {needs} pods at once, and {} fits nowhere: {why}", info.name);
+                return format!("needs {needs} pods at once, and {} fits nowhere: {why}", info.name);
             }
         }
-        format!("pod group {name} needs {needs} pods at once: there is room for each of them, but not for all")
+        format!("needs {needs} pods at once: there is room for each of them, but not for all")
     }
 
     /// All members onto machines, each on top of the ones before; nothing stays assumed when too few fit.
@@ -355,7 +399,7 @@ impl Engine {
         }
     }
 
-    fn issue(&mut self, name: String, members: Vec<Assumed>, effects: &mut Vec<Effect>) {
+    fn issue(&mut self, key: Key, members: Vec<Assumed>, effects: &mut Vec<Effect>) {
         let machines: BTreeSet<Machine> = members.iter().map(Assumed::machine).collect();
         self.gangs.issued += 1;
         let ticket = self.gangs.issued;
@@ -365,7 +409,7 @@ impl Engine {
         for machine in &machines {
             self.lanes.entry(*machine).or_default().waiting.push_back(Waiting::Gang(ticket));
         }
-        self.gangs.tickets.insert(ticket, Ticket { name, members, machines: machines.clone() });
+        self.gangs.tickets.insert(ticket, Ticket { key, members, machines: machines.clone() });
         for machine in machines {
             self.launch(machine, effects);
         }

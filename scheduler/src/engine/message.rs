@@ -121,8 +121,8 @@ pub enum Effect {
     Nominate { pod: Arc<PodInfo>, node: String },
     /// Write what the pod's volumes need so that they come to be on the machine decided.
     PrepareVolumes { pod: Arc<PodInfo>, writes: Vec<VolumeWrite> },
-    /// Write a PodGroup's status.
-    Group { namespace: String, name: String, phase: &'static str, scheduled: u32 },
+    /// Write a PodGroup's status; of a gang that was tried for so long in vain, that too.
+    Group { namespace: String, name: String, phase: &'static str, scheduled: u32, timed_out_s: Option<u32> },
     /// Write the review's status: what was found, or why there is no answer.
     Answer { review: Arc<PlacementReview>, answer: Result<Box<Report>, String> },
 }

@@ -30,6 +30,7 @@ use crate::snapshot::{Assumed, Machine, Snapshot};
 use binding::{Flight, Lane};
 pub use deciding::{Inline, Work, Workers};
 use gangs::Gangs;
+pub(crate) use gangs::TIMED_OUT;
 pub use message::{Bind, BindOutcome, Effect, Event, Stored, Victim};
 use news::News;
 use strangers::Strangers;
@@ -200,7 +201,7 @@ impl Engine {
 
     /// When `Decide` will have something to do without any other event.
     pub fn next_due_ms(&self) -> Option<u64> {
-        self.queue.next_due_ms()
+        [self.queue.next_due_ms(), self.gangs.next_due_ms()].into_iter().flatten().min()
     }
 
     /// Pods without a machine.

@@ -55,6 +55,8 @@ pub struct Queue {
     sleeping: Sleeping,
     /// When waiting and sleeping pods become ready by themselves.
     due: BTreeSet<(u64, Arc<str>)>,
+    /// The age of the youngest there ever was, by which those that go behind all others are placed.
+    youngest_us: i64,
     /// What teams had when it was last told.
     shares: HashMap<TeamId, f64>,
 }
@@ -82,9 +84,12 @@ impl Queue {
         }
         let place = known.map(|entry| entry.place);
         let attempts = known.map_or(0, |entry| entry.attempts);
+        // Who went behind others stays there.
+        let created_us = known.map_or(info.created_us, |entry| info.created_us.max(entry.rank.created_us));
+        self.youngest_us = self.youngest_us.max(created_us);
         let uid = info.uid.clone();
         self.unplace(&uid);
-        let rank = Rank { priority: info.priority, band, team, created_us: info.created_us, uid: uid.clone() };
+        let rank = Rank { priority: info.priority, band, team, created_us, uid: uid.clone() };
         self.entries.insert(uid.clone(), Entry { info, rank, attempts, decided_ms: 0, place: Place::Taken });
         if place != Some(Place::Taken) {
             self.set(&uid, Place::Ready);
@@ -123,7 +128,7 @@ impl Queue {
     pub fn sleep(&mut self, uid: &str, class: u64, until_ms: Option<u64>, now_ms: u64) {
         if let Some(entry) = self.entries.get_mut(uid) {
             entry.attempts = entry.attempts.saturating_add(1);
-            let (created_us, uid) = (entry.info.created_us, entry.info.uid.clone());
+            let (created_us, uid) = (entry.rank.created_us, entry.info.uid.clone());
             let flush_ms = now_ms + FLUSH_MS;
             self.set(&uid, Place::Sleeping(until_ms.map_or(flush_ms, |until| until.min(flush_ms))));
             self.sleeping.insert(class, created_us, uid);
@@ -145,6 +150,24 @@ impl Queue {
             entry.attempts = entry.attempts.saturating_add(1);
             let due = now_ms + backoff_ms(entry.attempts);
             self.set(uid, Place::Waiting(due));
+        }
+    }
+
+    /// They go behind all that wait now, as if they came last; those that are ready wait for a back-off first.
+    pub fn behind(&mut self, uids: &BTreeSet<Arc<str>>, now_ms: u64) {
+        self.youngest_us += 1;
+        for uid in uids {
+            let Some(entry) = self.entries.get(uid) else { continue };
+            let place = entry.place;
+            if place == Place::Ready {
+                self.retry(uid, now_ms);
+            }
+            if let Some(entry) = self.entries.get_mut(uid) {
+                entry.rank.created_us = self.youngest_us;
+            }
+            if matches!(place, Place::Sleeping(_)) {
+                self.sleeping.set_age(uid, self.youngest_us);
+            }
         }
     }
 

@@ -92,6 +92,16 @@ impl Sleeping {
         }
     }
 
+    /// A pod that sleeps is as old as that now.
+    pub fn set_age(&mut self, uid: &Arc<str>, created_us: i64) {
+        let Some((class, known_us)) = self.class_of.get_mut(uid) else { return };
+        if let Some(sleepers) = self.classes.get_mut(class) {
+            sleepers.pods.remove(&(*known_us, uid.clone()));
+            sleepers.pods.insert((created_us, uid.clone()), ());
+            *known_us = created_us;
+        }
+    }
+
     pub fn class_of(&self, uid: &str) -> Option<&Sleepers> {
         self.classes.get(&self.class_of.get(uid)?.0)
     }

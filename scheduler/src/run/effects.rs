@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gantry_apimachinery::clock::{Clock, SystemClock};
 use gantry_apimachinery::kinds;
+use gantry_apimachinery::time::Timestamp;
 use gantry_client::{ApiError, Client, DeleteOptions, EventRecorder, EventType, ObjectRef, Patch};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::explanations::Explanations;
 use crate::api::{NodeAllocation, PlacementReview};
-use crate::engine::{Bind, BindOutcome, Effect, Event, Victim};
+use crate::engine::{Bind, BindOutcome, Effect, Event, TIMED_OUT, Victim};
 use crate::explain::report::Report;
 use crate::plugins::claims::VolumeWrite;
 use crate::pod::PodInfo;
@@ -77,7 +78,9 @@ impl Effects {
             Effect::Evict { victim, preemptor, node } => self.evict(victim, &preemptor, &node),
             Effect::Nominate { pod, node } => self.nominate(pod, &node),
             Effect::PrepareVolumes { pod, writes } => self.prepare_volumes(pod, writes),
-            Effect::Group { namespace, name, phase, scheduled } => self.group(namespace, name, phase, scheduled),
+            Effect::Group { namespace, name, phase, scheduled, timed_out_s } => {
+                self.group(namespace, name, group_status(phase, scheduled, timed_out_s, SystemClock.now()));
+            }
             Effect::Answer { review, answer } => self.answer(review, answer),
         }
     }
@@ -142,11 +145,11 @@ impl Effects {
         });
     }
 
-    fn group(&self, namespace: String, name: String, phase: &'static str, scheduled: u32) {
+    fn group(&self, namespace: String, name: String, status: Value) {
         let (client, writes) = (self.client.clone(), self.writes.clone());
         tokio::spawn(async move {
             let _permit = writes.acquire_owned().await;
-            let patch = Patch::Merge(json!({"status": {"phase": phase, "scheduled": scheduled}}));
+            let patch = Patch::Merge(json!({"status": status}));
             let written: Result<Value, _> =
                 client.patch(&kinds::POD_GROUP, &namespace, &name, patch, Some("status")).await;
             if let Err(error) = written {
@@ -217,6 +220,15 @@ impl Effects {
             }
         });
     }
+}
+
+/// A PodGroup's status: with the condition that it timed out, or without any.
+fn group_status(phase: &str, scheduled: u32, timed_out_s: Option<u32>, now: Timestamp) -> Value {
+    let conditions = timed_out_s.map(|limit_s| {
+        json!({"type": "Scheduled", "status": "False", "reason": TIMED_OUT, "lastTransitionTime": now,
+            "message": format!("not placed within {limit_s} s; it goes behind others and is tried again")})
+    });
+    json!({"phase": phase, "scheduled": scheduled, "conditions": conditions.as_slice()})
 }
 
 /// Says why the pod ends, for those that count disruptions apart from failures, and deletes it. One that is gone is fine.

@@ -86,6 +86,10 @@ impl Member {
         let mut engine = Engine::new("default-scheduler");
         let class = json!({"metadata": {"name": "batch", "labels": {"gantry.dev/band": "batch"}}});
         engine.step(0, Event::Class(Arc::new(serde_json::from_value(class).unwrap())));
+        // One of the gangs is given up quickly; the other has a label only.
+        let group = json!({"metadata": {"namespace": "ns", "name": "g0"},
+            "spec": {"minMember": GANG, "scheduleTimeoutSeconds": 1}});
+        engine.step(0, Event::Group(Arc::new(serde_json::from_value(group).unwrap())));
         Member {
             engine,
             several,

@@ -1,6 +1,7 @@
 //! The engine's effects, event by event; and two engines on one store under any interleaving.
 
 mod bad_input;
+mod giving_up;
 mod interleaving;
 pub(super) mod model;
 mod reviews;
@@ -48,7 +49,10 @@ fn told(effects: &[Effect]) -> Vec<String> {
         Effect::Evict { victim, .. } => format!("evict {}", victim.name),
         Effect::Nominate { pod, node } => format!("nominate {} {node}", pod.name),
         Effect::PrepareVolumes { pod, writes } => format!("volumes of {}: {writes:?}", pod.name),
-        Effect::Group { name, phase, scheduled, .. } => format!("group {name}: {phase} {scheduled}"),
+        Effect::Group { name, phase, scheduled, timed_out_s, .. } => {
+            let timed_out = timed_out_s.map(|limit_s| format!(" timed out after {limit_s} s")).unwrap_or_default();
+            format!("group {name}: {phase} {scheduled}{timed_out}")
+        }
         Effect::Answer { review, answer } => format!("answer {}: {answer:?}", review.metadata.name),
     };
     effects.iter().map(one).collect()
