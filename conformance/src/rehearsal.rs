@@ -1,13 +1,14 @@
 //! A control plane without a machine of its own, and processes of hollow machines beside it. It never signals a process that it did
 //! not start.
 
+use crate::runner::{self, Case};
 use crate::{Kubectl, namespace, tools, wait_for};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -36,6 +37,17 @@ impl Rehearsal {
             .with_context(|| rehearsal.tails(15))?;
         tools::run(&mut rehearsal.gantry(&["hollow", "access"])?)?;
         Ok(rehearsal)
+    }
+
+    /// A suite's whole run, in a network namespace of its own: a control plane, so many machines of the profile, then the cases in
+    /// their order.
+    pub fn main(profile: &str, machines: usize, cases: &[Case<Self>]) -> anyhow::Result<ExitCode> {
+        namespace::enter()?;
+        let rehearsal = Self::start(profile)?;
+        rehearsal.start_machines("machines", machines, 0, &[])?;
+        rehearsal.wait_ready(machines)?;
+        let passed = runner::run(&rehearsal, cases, |rehearsal| eprintln!("{}", rehearsal.tails(15)));
+        Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     pub fn path(&self, file: &str) -> PathBuf {

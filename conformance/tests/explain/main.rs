@@ -9,14 +9,10 @@ mod rights;
 mod room;
 
 use asking::{MACHINES, PROFILE};
-use gantry_conformance::{Rehearsal, case, namespace, runner};
+use gantry_conformance::{Rehearsal, case};
 use std::process::ExitCode;
 
 fn main() -> anyhow::Result<ExitCode> {
-    namespace::enter()?;
-    let rehearsal = Rehearsal::start(PROFILE)?;
-    rehearsal.start_machines("machines", MACHINES, 0, &[])?;
-    rehearsal.wait_ready(MACHINES)?;
     let cases = [
         case!(machines::none_has_the_label_of_the_selector),
         case!(machines::none_matches_the_affinity),
@@ -47,6 +43,5 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(rights::nobody_answers),
         case!(machines::there_is_none),
     ];
-    let passed = runner::run(&rehearsal, &cases, |rehearsal| eprintln!("{}", rehearsal.tails(15)));
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Rehearsal::main(PROFILE, MACHINES, &cases)
 }

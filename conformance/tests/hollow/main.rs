@@ -4,7 +4,7 @@
 mod machines;
 mod pods;
 
-use gantry_conformance::{Rehearsal, case, namespace, runner};
+use gantry_conformance::{Rehearsal, case};
 use std::process::ExitCode;
 
 const MACHINES: usize = 50;
@@ -24,10 +24,6 @@ pods:
 ";
 
 fn main() -> anyhow::Result<ExitCode> {
-    namespace::enter()?;
-    let rehearsal = Rehearsal::start(PROFILE)?;
-    rehearsal.start_machines("machines", MACHINES, 0, &[])?;
-    rehearsal.wait_ready(MACHINES)?;
     let cases = [
         case!(machines::fifty_register_and_keep_their_leases),
         case!(machines::their_identity_may_do_no_more_than_agents),
@@ -41,6 +37,5 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(machines::each_may_watch_for_itself),
         case!(pods::a_drawn_workload_runs_to_its_end),
     ];
-    let passed = runner::run(&rehearsal, &cases, |rehearsal| eprintln!("{}", rehearsal.tails(15)));
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Rehearsal::main(PROFILE, MACHINES, &cases)
 }
