@@ -92,9 +92,9 @@ pub struct FleetArgs {
 /// pods, and create Events; it may not create pods, read Secrets or change who may do what.
 #[derive(Args, Debug, Clone)]
 pub struct HollowAccessArgs {
-    /// The API server, as hollow machines reach it
-    #[arg(long, default_value = "https://127.0.0.1:6443", value_name = "URL")]
-    pub server: String,
+    /// The API server, as hollow machines reach it [default: as in the administrator's kubeconfig]
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
     /// Where to write the kubeconfig [default: pki/hollow.kubeconfig in the data directory]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,

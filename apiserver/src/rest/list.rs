@@ -79,6 +79,8 @@ struct Page {
 pub async fn list(call: &Call<'_>, query: &Query, selection: &Selection, writer: &Writer) -> Outcome<Response> {
     let limit = usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(0);
     query.number("timeoutSeconds")?;
+    // Of NodeAllocations: what a machine's pods take together is summed for each, unless nobody wants to know.
+    let totals = query.get("totals") != Some("false");
     let (version, rule) = (query.get("resourceVersion"), query.get("resourceVersionMatch"));
     if let Some(at) = query.get("at") {
         if query.has("continue") || version.is_some() {
@@ -87,7 +89,7 @@ pub async fn list(call: &Call<'_>, query: &Query, selection: &Selection, writer:
         let revision = revision_at(call, at)?;
         let page = from_store(call, selection, Some(revision), "", limit).await;
         let page = page.map_err(|status| if status.reason == Reason::Expired { expired_at(at).into() } else { status });
-        return answer(call, page?, writer).await;
+        return answer(call, page?, totals, writer).await;
     }
     if rule.is_some() && version.is_none() {
         return Err(bad_match("resourceVersionMatch is forbidden unless resourceVersion is provided"));
@@ -130,7 +132,7 @@ pub async fn list(call: &Call<'_>, query: &Query, selection: &Selection, writer:
             from_cache(call, selection, limit)
         }
     };
-    answer(call, page, writer).await
+    answer(call, page, totals, writer).await
 }
 
 /// The revision that the objects were at at a time.
@@ -239,7 +241,7 @@ fn expired(revision: Option<u64>, start: &str) -> Status {
     status
 }
 
-async fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Response> {
+async fn answer(call: &Call<'_>, mut page: Page, totals: bool, writer: &Writer) -> Outcome<Response> {
     let served = call.served;
     let mut metadata = json!({"resourceVersion": page.revision.to_string()});
     if let Some(next) = &page.next {
@@ -248,7 +250,7 @@ async fn answer(call: &Call<'_>, mut page: Page, writer: &Writer) -> Outcome<Res
     if let Some(remaining) = page.remaining {
         metadata["remainingItemCount"] = remaining.into();
     }
-    if served.kind.plural == "nodeallocations" && writer.output.projection != Projection::Metadata {
+    if totals && served.kind.plural == "nodeallocations" && writer.output.projection != Projection::Metadata {
         let objects = page.objects.iter().map(|object| allocation::totalled(call.core, object));
         page.objects = objects.collect::<Outcome<_>>()?;
     }

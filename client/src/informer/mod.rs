@@ -4,6 +4,7 @@
 mod cache;
 mod follow;
 mod held;
+mod items;
 mod lines;
 mod reflector;
 
@@ -34,6 +35,8 @@ pub struct InformerOptions {
     pub namespace: String,
     pub label_selector: String,
     pub field_selector: String,
+    /// One more parameter of lists, as name and value.
+    pub list_parameter: Option<(&'static str, &'static str)>,
     /// Ask for `metadata` alone; the projection must read nothing else.
     pub metadata_only: bool,
     /// How far a subscriber may lag behind; `None` is for a kind's whole collection. Memory for so many changes is taken at once.

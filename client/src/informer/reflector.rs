@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::InformerOptions;
 use super::held::{Decode, Entry};
+use super::items::{Items, ListMeta};
 use super::lines::{Lines, MAX_LINE};
 use crate::backoff::{Backoff, entropy, jittered};
 use crate::client::{Client, JSON};
@@ -26,11 +27,9 @@ use crate::metrics::KindLabel;
 use crate::options::ListOptions;
 use crate::response::classify;
 
-/// Items per page of a list: bounds what one answer holds.
-const PAGE: u32 = 2_000;
 /// The server's bookmarks come about once a minute; after this long without a byte the stream is taken for dead.
 const SILENCE: Duration = Duration::from_secs(150);
-/// The server must begin to answer a watch within this.
+/// The server must begin to answer within this, and go on with a list.
 const WATCH_START: Duration = Duration::from_secs(30);
 /// A watch that lasted less than this and brought nothing is no success.
 const SHORT: Duration = Duration::from_secs(1);
@@ -120,25 +119,45 @@ impl<S: Sink> Reflector<S> {
         let mut options = ListOptions {
             label_selector: self.options.label_selector.clone(),
             field_selector: self.options.field_selector.clone(),
-            limit: PAGE,
             ..ListOptions::default()
         };
-        let mut items: Vec<Entry> = Vec::new();
-        let kind = self.sink.kind();
+        let mut all: Vec<Entry> = Vec::new();
         let version = loop {
-            let page = self.client.list_raw_as(kind, &self.options.namespace, &options, self.accept().0).await?;
-            let page = page.read(|item| Ok(self.read(item.get())))?;
-            items.extend(page.items);
-            if page.continue_token.is_empty() {
-                break page.resource_version;
+            let meta = self.page(&options, &mut all).await?;
+            if meta.continue_token.is_empty() {
+                break meta.resource_version;
             }
-            options.continue_token = page.continue_token;
+            options.continue_token = meta.continue_token;
         };
         self.count(|m, label| m.lists.get_or_create(label).inc());
-        self.sink.replace(items);
+        self.sink.replace(all);
         self.reached(&version, true, true);
         self.sink.flush().await;
         Ok(version)
+    }
+
+    /// One answer, whose objects are read as they come: nobody holds its text. A server that wants to answer in pages says so.
+    async fn page(&self, options: &ListOptions, all: &mut Vec<Entry>) -> Result<ListMeta, ApiError> {
+        let mut query = options.query();
+        if let Some((name, value)) = self.options.list_parameter {
+            query.push(name, value);
+        }
+        let path = format!("{}{}", self.sink.kind().path(&self.options.namespace, ""), query.as_str());
+        let answer = tokio::time::timeout(WATCH_START, self.client.send_as(Method::GET, &path, None, self.accept().0))
+            .await
+            .map_err(|_| TransportError::TimedOut(WATCH_START))??;
+        let mut body = answer.into_body().into_data_stream();
+        let mut items = Items::default();
+        loop {
+            let chunk = match tokio::time::timeout(WATCH_START, body.next()).await {
+                Err(_) => return Err(TransportError::TimedOut(WATCH_START).into()),
+                Ok(None) => return items.finish().map_err(ApiError::Decode),
+                Ok(Some(Err(error))) => return Err(TransportError::Body(Box::new(error)).into()),
+                Ok(Some(Ok(chunk))) => chunk,
+            };
+            let take = |item: &[u8]| all.extend(std::str::from_utf8(item).ok().and_then(|text| self.read(text)));
+            items.push(&chunk, take).map_err(ApiError::Decode)?;
+        }
     }
 
     async fn watch(&mut self, from: &str) -> Result<Ended, ApiError> {

@@ -75,7 +75,7 @@ async fn lists_then_watches_from_there_and_resumes_where_it_was() {
     let asked = seen.recv().await.unwrap();
     assert_eq!(
         (asked.path.as_str(), version_asked(&asked).as_str()),
-        ("/api/v1/pods?fieldSelector=spec.nodeName%3Dx&limit=2000", "list")
+        ("/api/v1/pods?fieldSelector=spec.nodeName%3Dx", "list")
     );
     let asked = seen.recv().await.unwrap();
     assert_eq!(version_asked(&asked), "10");

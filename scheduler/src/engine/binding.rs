@@ -177,12 +177,20 @@ impl Engine {
         for machine in machines {
             if let Some(lane) = self.lanes.get_mut(&machine) {
                 lane.waiting.retain(|waiting| !matches!(waiting, Waiting::Gang(id) if *id == gang));
+                self.freed.insert(machine);
             }
         }
         for assumed in members {
             let uid = assumed.uid().clone();
             self.undo(assumed);
             self.queue.again(&uid);
+        }
+    }
+
+    /// Whoever stood behind a gang that was taken out of the line.
+    pub(super) fn launch_freed(&mut self, effects: &mut Vec<Effect>) {
+        while let Some(machine) = self.freed.pop_first() {
+            self.launch(machine, effects);
         }
     }
 

@@ -88,6 +88,8 @@ pub struct Engine {
     budgets: BTreeMap<(String, String), Budget>,
     pending: HashMap<Arc<str>, Pending>,
     lanes: BTreeMap<Machine, Lane>,
+    /// Machines whose lanes a gang has left.
+    freed: BTreeSet<Machine>,
     flights: BTreeMap<u64, Flight>,
     flown: u64,
     gangs: Gangs,
@@ -120,6 +122,7 @@ impl Engine {
             budgets: BTreeMap::new(),
             pending: HashMap::new(),
             lanes: BTreeMap::new(),
+            freed: BTreeSet::new(),
             flights: BTreeMap::new(),
             flown: 0,
             gangs: Gangs::default(),
@@ -188,6 +191,7 @@ impl Engine {
             Event::EvictFailed(uid) => self.stays(&uid, now_ms),
             Event::Decide { seed, most } => return self.decide(now_ms, seed, most, &Inline),
         }
+        self.launch_freed(&mut effects);
         effects
     }
 

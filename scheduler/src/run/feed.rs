@@ -50,7 +50,10 @@ impl Begin<'_> {
         T: Object + DeserializeOwned + Send + Sync + 'static,
         Told<T>: Heard,
     {
-        let options = InformerOptions { metrics: Some(self.metrics.clone()), ..InformerOptions::default() };
+        // What machines' pods take together is known from the pods.
+        let list_parameter = (kind.plural == kinds::NODE_ALLOCATION.plural).then_some(("totals", "false"));
+        let options =
+            InformerOptions { metrics: Some(self.metrics.clone()), list_parameter, ..InformerOptions::default() };
         let mut follow = Follow::start(self.client.clone(), kind, options, self.cancel);
         loop {
             let told = follow.next().await.ok_or(Error::WatchEnded(kind.plural))?;

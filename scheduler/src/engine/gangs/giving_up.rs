@@ -109,11 +109,9 @@ impl Engine {
     fn leave_lanes(&mut self, key: &Key, effects: &mut Vec<Effect>) {
         let mine = self.gangs.tickets.iter().filter(|(_, ticket)| ticket.key == *key).map(|(id, _)| *id);
         for ticket in mine.collect::<Vec<u64>>() {
-            let machines = self.gangs.machines(ticket).unwrap_or_default();
             self.abandon_gang(ticket);
-            // Others may have stood behind it.
-            machines.into_iter().for_each(|machine| self.launch(machine, effects));
         }
+        self.launch_freed(effects);
     }
 
     /// It goes behind all that wait, with nothing held for it, and its pods say so.

@@ -85,8 +85,8 @@ fn a_gang_that_gave_up_goes_behind_one_that_came_later() {
     }
 }
 
-#[test]
-fn a_gang_lets_go_of_the_machines_that_it_stands_in_line_at() {
+/// `slow` is on its way to one of two machines, the gang g of two pods waits for both, and `small` stands behind it at the other.
+fn line() -> Engine {
     let mut engine = Engine::new("default-scheduler");
     for name in ["m", "n"] {
         engine.step(0, Event::Node(node(name, 5, CPUS)));
@@ -101,9 +101,14 @@ fn a_gang_lets_go_of_the_machines_that_it_stands_in_line_at() {
         engine.step(0, Event::Pod(member("g", name, "1500m", 1)));
     }
     assert_eq!(told(&decide(&mut engine, 0)), ["group g: Scheduling 0"]);
-    // It stands behind the gang at the machine that is free.
     engine.step(1, Event::Pod(pod("small", "500m", "", json!({}))));
     assert_eq!(told(&decide(&mut engine, 1)), Vec::<String>::new());
+    engine
+}
+
+#[test]
+fn a_gang_lets_go_of_the_machines_that_it_stands_in_line_at() {
+    let mut engine = line();
     let mut said = vec!["bind small@5".to_owned()];
     said.extend(["a", "b"].map(|name| format!("explain {name}: pod group g {GAVE_UP} was not bound or had no turn")));
     said.push("group g: Unschedulable 0 timed out after 60 s".to_owned());
@@ -116,6 +121,13 @@ fn a_gang_lets_go_of_the_machines_that_it_stands_in_line_at() {
         told(&decide(&mut engine, 60_200)).last().map(String::as_str),
         Some("group g: Scheduling 0 timed out after 60 s")
     );
+}
+
+#[test]
+fn who_stood_behind_a_gang_goes_on_when_it_is_decided_again() {
+    let mut engine = line();
+    let refused = ended("slow", BindOutcome::Conflict("another write".to_owned()));
+    assert_eq!(told(&engine.step(2, refused)), ["read m", "bind small@5"]);
 }
 
 #[test]
