@@ -20,8 +20,12 @@ impl Spread {
         self.sorted.first().copied()
     }
 
+    /// Of an even number the middle between the middle two.
     pub fn median(&self) -> Option<f64> {
-        self.sorted.get(self.sorted.len() / 2).copied()
+        let half = self.sorted.len() / 2;
+        let upper = *self.sorted.get(half)?;
+        let lower = if self.sorted.len().is_multiple_of(2) { self.sorted[half - 1] } else { upper };
+        Some(f64::midpoint(lower, upper))
     }
 
     pub fn max(&self) -> Option<f64> {
@@ -68,6 +72,7 @@ mod tests {
     fn median_and_spread() {
         let spread = Spread::of(&[4.0, 1.0, 3.0, 250.0, 2.0]);
         assert_eq!((spread.min(), spread.median(), spread.max()), (Some(1.0), Some(3.0), Some(250.0)));
+        assert_eq!(Spread::of(&[9.0, 1.0, 2.0, 4.0]).median(), Some(3.0));
         assert_eq!((spread.count(), shown(Spread::of(&[]).median())), (5, "–".to_owned()));
     }
 
