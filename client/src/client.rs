@@ -74,23 +74,8 @@ impl Client {
         ns: &str,
         opts: &ListOptions,
     ) -> Result<List<T>, ApiError> {
-        self.list_raw(kind, ns, opts).await?.strict()
-    }
-
-    pub(crate) async fn list_raw(&self, kind: &Kind, ns: &str, options: &ListOptions) -> Result<RawList, ApiError> {
-        self.list_raw_as(kind, ns, options, JSON).await
-    }
-
-    /// The same in the form that `accept` asks for.
-    pub(crate) async fn list_raw_as(
-        &self,
-        kind: &Kind,
-        ns: &str,
-        options: &ListOptions,
-        accept: &'static str,
-    ) -> Result<RawList, ApiError> {
-        let path = format!("{}{}", kind.path(ns, ""), options.query().as_str());
-        Ok(RawList::new(self.exchange_as(Method::GET, &path, None, accept).await?))
+        let path = format!("{}{}", kind.path(ns, ""), opts.query().as_str());
+        RawList::new(self.exchange_as(Method::GET, &path, None, JSON).await?).strict()
     }
 
     pub async fn create<T: DeserializeOwned>(

@@ -61,12 +61,13 @@ struct ListForm<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-#[derive(Deserialize, Default)]
+/// What a list says of itself.
+#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
-struct ListMeta {
-    resource_version: String,
+pub(crate) struct ListMeta {
+    pub resource_version: String,
     #[serde(rename = "continue")]
-    continue_token: String,
+    pub continue_token: String,
 }
 
 impl RawList {

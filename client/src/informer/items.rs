@@ -4,17 +4,10 @@
 use serde::Deserialize;
 use serde::de::Error;
 
+use crate::response::ListMeta;
+
 /// The list without its items may be this long.
 const MOST_AROUND: usize = 1 << 20;
-
-/// What a list says of itself.
-#[derive(Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct ListMeta {
-    pub resource_version: String,
-    #[serde(rename = "continue")]
-    pub continue_token: String,
-}
 
 #[derive(Deserialize)]
 struct Around {

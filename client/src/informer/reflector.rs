@@ -11,6 +11,7 @@ use gantry_apimachinery::meta::ObjectMeta;
 use gantry_apimachinery::status::Status;
 use http::Method;
 use http_body_util::BodyExt;
+use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -18,14 +19,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::InformerOptions;
 use super::held::{Decode, Entry};
-use super::items::{Items, ListMeta};
+use super::items::Items;
 use super::lines::{Lines, MAX_LINE};
 use crate::backoff::{Backoff, entropy, jittered};
 use crate::client::{Client, JSON};
 use crate::error::{ApiError, TransportError};
 use crate::metrics::KindLabel;
 use crate::options::ListOptions;
-use crate::response::classify;
+use crate::query::Query;
+use crate::response::{ListMeta, classify};
 
 /// The server's bookmarks come about once a minute; after this long without a byte the stream is taken for dead.
 const SILENCE: Duration = Duration::from_secs(150);
@@ -142,11 +144,7 @@ impl<S: Sink> Reflector<S> {
         if let Some((name, value)) = self.options.list_parameter {
             query.push(name, value);
         }
-        let path = format!("{}{}", self.sink.kind().path(&self.options.namespace, ""), query.as_str());
-        let answer = tokio::time::timeout(WATCH_START, self.client.send_as(Method::GET, &path, None, self.accept().0))
-            .await
-            .map_err(|_| TransportError::TimedOut(WATCH_START))??;
-        let mut body = answer.into_body().into_data_stream();
+        let mut body = self.begin(query, self.accept().0).await?.into_data_stream();
         let mut items = Items::default();
         loop {
             let chunk = match tokio::time::timeout(WATCH_START, body.next()).await {
@@ -155,7 +153,10 @@ impl<S: Sink> Reflector<S> {
                 Ok(Some(Err(error))) => return Err(TransportError::Body(Box::new(error)).into()),
                 Ok(Some(Ok(chunk))) => chunk,
             };
-            let take = |item: &[u8]| all.extend(std::str::from_utf8(item).ok().and_then(|text| self.read(text)));
+            let take = |item: &[u8]| match std::str::from_utf8(item) {
+                Ok(text) => all.extend(self.read(text)),
+                Err(error) => tracing::error!(kind = self.sink.kind().plural, %error, "an object cannot be read"),
+            };
             items.push(&chunk, take).map_err(ApiError::Decode)?;
         }
     }
@@ -173,11 +174,7 @@ impl<S: Sink> Reflector<S> {
             .push("watch", "true")
             .push("allowWatchBookmarks", "true")
             .push("timeoutSeconds", &lifetime.as_secs().to_string());
-        let path = format!("{}{}", self.sink.kind().path(&self.options.namespace, ""), query.as_str());
-        let answer = tokio::time::timeout(WATCH_START, self.client.send_as(Method::GET, &path, None, self.accept().1))
-            .await
-            .map_err(|_| TransportError::TimedOut(WATCH_START))??;
-        let mut body = answer.into_body().into_data_stream();
+        let mut body = self.begin(query, self.accept().1).await?.into_data_stream();
         let mut lines = Lines::default();
         loop {
             let chunk = match tokio::time::timeout(SILENCE, body.next()).await {
@@ -195,6 +192,15 @@ impl<S: Sink> Reflector<S> {
                 return Err(TransportError::LineTooLong(MAX_LINE).into());
             }
         }
+    }
+
+    /// Asks, and waits until the server begins to answer.
+    async fn begin(&self, query: Query, accept: &'static str) -> Result<Body, ApiError> {
+        let path = format!("{}{}", self.sink.kind().path(&self.options.namespace, ""), query.as_str());
+        let answer = tokio::time::timeout(WATCH_START, self.client.send_as(Method::GET, &path, None, accept))
+            .await
+            .map_err(|_| TransportError::TimedOut(WATCH_START))??;
+        Ok(answer.into_body())
     }
 
     /// What lists and watches ask for. A server that cannot leave the rest out sends whole objects, which read as well.
