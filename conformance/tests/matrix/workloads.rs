@@ -56,11 +56,12 @@ fn runs_to_an_end(kubectl: &Kubectl) -> anyhow::Result<()> {
     kubectl.ok(&["wait", "--for=condition=complete", "job/task", "--timeout=90s"])?;
     ensure!(kubectl.ok(&["logs", "job/task"])? == "done\n", "logs of a job");
     contains_all(&kubectl.ok(&["get", "jobs"])?, &["Complete", "1/1"])?;
-    let run = ["run", "once", &image, "--restart=Never", "--attach", "--rm", "--quiet", "--command", "--"];
-    let said = kubectl.run(&[&run[..], &["/testbed", "echo", "from", "run"]].concat(), "")?;
+    // An attachment shows what is written from then on (a Kubernetes rule), so the program waits for the client's first line.
+    let run = ["run", "once", &image, "--restart=Never", "--attach", "--rm", "--quiet"];
+    let said = kubectl.run(&[&run[..], &["-i", "--command", "--", "/testbed", "cat"]].concat(), "from run\n")?;
     ensure!(said.code == 0 && said.out.contains("from run"), "{said:?}");
     contains_all(&kubectl.fails(&["get", "pod", "once"], "")?, &["(NotFound)"])?;
-    let failing = kubectl.run(&[&run[..], &["/testbed", "exit", "3"]].concat(), "")?;
+    let failing = kubectl.run(&[&run[..], &["--command", "--", "/testbed", "exit", "3"]].concat(), "")?;
     ensure!(failing.code == 3, "kubectl run exits as its container: {failing:?}");
     Ok(())
 }
