@@ -17,8 +17,12 @@ mod storage_in_use;
 mod tolerations;
 mod webhooks;
 
+use crate::core::Core;
 use crate::http::Outcome;
 use crate::rest::call::Call;
+use gantry_apimachinery::kinds::{
+    MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_ADMISSION_POLICY_BINDING, VALIDATING_WEBHOOK_CONFIGURATION,
+};
 use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +63,13 @@ pub trait Admission: Send + Sync {
     fn validate(&self, _attributes: &Attributes<'_>, _object: &Value) -> Outcome<()> {
         Ok(())
     }
+}
+
+/// Whether webhooks or policies may have a say about any request at all.
+pub fn has_outsiders(core: &Core) -> bool {
+    [&MUTATING_WEBHOOK_CONFIGURATION, &VALIDATING_WEBHOOK_CONFIGURATION, &VALIDATING_ADMISSION_POLICY_BINDING]
+        .into_iter()
+        .any(|kind| !core.stored_kind(kind).resource.is_empty())
 }
 
 /// What extends the API has its say after the built-in plugins. Answers whether the object changed, and so must be defaulted again.

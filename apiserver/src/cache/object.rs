@@ -177,6 +177,14 @@ impl Object {
         self.frame.slice(self.body.clone())
     }
 
+    /// Where the resource version stands in [`Self::json`], its comma included; the stored bytes do not have it.
+    pub fn version_range(&self) -> Range<usize> {
+        let start = self.metadata.start + 1;
+        let end = start + format!("\"resourceVersion\":\"{}\"", self.revision).len();
+        let comma = usize::from(self.frame[end] == b',');
+        start - self.body.start..end + comma - self.body.start
+    }
+
     pub fn metadata_json(&self) -> &[u8] {
         &self.frame[self.metadata.clone()]
     }
@@ -345,6 +353,9 @@ mod tests {
             assert_eq!(serde_json::from_slice::<Value>(object.metadata_json()).unwrap(), expect["metadata"]);
             let frame: Value = serde_json::from_slice(&object.frame(EventType::Added).unwrap()).unwrap();
             assert_eq!(frame, json!({"type": "ADDED", "object": expect}));
+            let mut text = String::from_utf8(object.json().to_vec()).unwrap();
+            text.replace_range(object.version_range(), "");
+            assert_eq!(text, stored, "without the version it is what is stored");
         }
     }
 

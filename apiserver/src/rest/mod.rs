@@ -12,6 +12,7 @@ pub mod meta;
 pub mod output;
 pub mod ownership;
 pub mod patch;
+mod report;
 pub mod stored;
 pub mod update;
 pub mod watch;

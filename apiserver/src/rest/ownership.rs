@@ -30,7 +30,7 @@ fn writer<'a>(call: &'a Call<'_>) -> Writer<'a> {
 }
 
 /// Gantry's own agents report at a high rate what nobody else writes: their status and lease writes keep the recorded owners.
-fn is_agent_report(call: &Call<'_>) -> bool {
+pub fn is_agent_report(call: &Call<'_>) -> bool {
     let agent = |user: &UserInfo| {
         user.in_group("system:nodes")
             || matches!(user.username.as_str(), "system:kube-scheduler" | "system:kube-controller-manager")

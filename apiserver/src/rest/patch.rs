@@ -5,6 +5,7 @@ use super::call::Call;
 use super::create::create;
 use super::decode::check_kind;
 use super::ownership;
+use super::report::report;
 use super::stored::Written;
 use super::update::update;
 use crate::http::Outcome;
@@ -35,6 +36,15 @@ impl Patch {
             Input::StrategicPatch => Self::Strategic(value()?),
             _ => return Err(negotiate::not_taken(true, false).into()),
         })
+    }
+
+    /// Whether it is a strategic patch of nothing but the status, of the object with this uid.
+    pub fn says_status_alone(&self, uid: &str) -> bool {
+        let Self::Strategic(Value::Object(patch)) = self else { return false };
+        let metadata = patch.get("metadata").and_then(Value::as_object);
+        patch.len() == 2
+            && patch.get("status").is_some_and(Value::is_object)
+            && metadata.is_some_and(|metadata| metadata.len() == 1 && metadata.get("uid").is_some_and(|own| own == uid))
     }
 
     /// The patched object. `ty` is the object's type.
@@ -77,6 +87,9 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Writt
     if matches!(patch, Patch::Strategic(_)) && call.served.as_custom().is_some() {
         return Err(negotiate::not_taken(true, true).into());
     }
+    if let Some(written) = report(call, &patch).await {
+        return Ok(written);
+    }
     update(call, &|old| {
         let seen = match call.served.conversion {
             None => Cow::Borrowed(old),
@@ -89,7 +102,7 @@ pub async fn patch(call: &Call<'_>, input: Input, body: &Bytes) -> Outcome<Writt
 }
 
 /// The schema's checks on what a patch made of `old`. A patch may not change what kind the object is, nor leave that out.
-fn typed(call: &Call<'_>, mut new: Value, old: &Value) -> Outcome<Value> {
+pub(super) fn typed(call: &Call<'_>, mut new: Value, old: &Value) -> Outcome<Value> {
     let kind = call.kind();
     check_kind(&mut new, kind.group, kind.version, kind.kind)?;
     call.warnings.lock().clear();

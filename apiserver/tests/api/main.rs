@@ -30,6 +30,7 @@ mod patience;
 mod placing;
 mod proxy;
 mod quotas;
+mod reports;
 mod streams;
 mod tables;
 mod watches;
