@@ -70,9 +70,10 @@ impl Sink for Stream {
         self.piece.push(Held::Applied(object));
     }
 
-    fn remove(&mut self, _: &str, _: &str, last: Option<Entry>) {
-        // One that does not decode was never told.
+    fn remove(&mut self, _: &str, _: &str, last: Option<Entry>) -> bool {
+        let is_known = last.is_some();
         self.piece.extend(last.map(Held::Deleted));
+        is_known
     }
 
     fn reached(&mut self, revision: u64, whole: bool, _: bool) {

@@ -4,10 +4,13 @@
 use serde::Deserialize;
 use serde::de::Error;
 
+use super::lines::MAX_LINE;
 use crate::response::ListMeta;
 
 /// The list without its items may be this long.
 const MOST_AROUND: usize = 1 << 20;
+/// One object may be this long, as in a watch.
+const MOST_ITEM: usize = MAX_LINE;
 
 #[derive(Deserialize)]
 struct Around {
@@ -53,6 +56,9 @@ impl Items {
             rest = &rest[taken..];
             if self.around.len() > MOST_AROUND {
                 return Err(Error::custom("a list says more than 1 MiB about itself"));
+            }
+            if self.item.len() > MOST_ITEM {
+                return Err(Error::custom(format!("an object of a list is longer than {MOST_ITEM} bytes")));
             }
         }
         Ok(())
@@ -192,6 +198,16 @@ mod tests {
         check(r#"{"metadata":{"items":[{"x":1}],"resourceVersion":"2"},"items":[]}"#, (vec![], meta("2")));
         check(r#"{"metadata":{"resourceVersion":"3"},"items":null}"#, (vec![], meta("3")));
         check(r#"{"metadata":{"resourceVersion":"4"}}"#, (vec![], meta("4")));
+    }
+
+    #[test]
+    fn an_object_without_an_end_is_an_error() {
+        let mut items = Items::default();
+        let mut push = |piece: &str| items.push(piece.as_bytes(), |_| {});
+        push("{\"items\":[{\"a\":\"").unwrap();
+        let piece = "x".repeat(MOST_ITEM / 2);
+        push(&piece).unwrap();
+        assert!(push(&piece).unwrap_err().to_string().contains("longer than"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod held;
 mod items;
 mod lines;
 mod reflector;
+mod told;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -172,7 +173,8 @@ impl<T: Object + DeserializeOwned + Send + Sync + 'static> Informer<T> {
         found
     }
 
-    /// All changes up to this revision are in the copy and were sent to the subscribers.
+    /// All changes before this revision are in the copy and were sent to the subscribers, and one of this revision: a transaction
+    /// that wrote several objects tells each with the same one.
     pub fn revision(&self) -> u64 {
         self.shared.progress.borrow().revision
     }
@@ -236,8 +238,9 @@ impl Sink for Copy {
         self.0.change(|cache| cache.apply(object));
     }
 
-    fn remove(&mut self, ns: &str, name: &str, last: Option<Entry>) {
+    fn remove(&mut self, ns: &str, name: &str, last: Option<Entry>) -> bool {
         self.0.change(|cache| cache.remove(ns, name, last));
+        true
     }
 
     fn reached(&mut self, revision: u64, _: bool, synced: bool) {

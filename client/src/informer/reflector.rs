@@ -21,6 +21,7 @@ use super::InformerOptions;
 use super::held::{Decode, Entry};
 use super::items::Items;
 use super::lines::{Lines, MAX_LINE};
+use super::told::Told;
 use crate::backoff::{Backoff, entropy, jittered};
 use crate::client::{Client, JSON};
 use crate::error::{ApiError, TransportError};
@@ -45,6 +46,8 @@ enum Ended {
     Closed,
     /// Nothing came for too long.
     Silent,
+    /// It told something that whoever listens could not make use of.
+    Unclear,
 }
 
 /// Where a reflector puts what it learns.
@@ -54,7 +57,8 @@ pub(super) trait Sink: Send {
     /// This is everything.
     fn replace(&mut self, all: Vec<Entry>);
     fn apply(&mut self, object: Entry);
-    fn remove(&mut self, ns: &str, name: &str, last: Option<Entry>);
+    /// Answers whether it knew what to do: without the object's last state not everybody does, and then needs a list.
+    fn remove(&mut self, ns: &str, name: &str, last: Option<Entry>) -> bool;
     /// Everything before this revision was told, and something of it; all of it when `whole`. `synced` after a list.
     fn reached(&mut self, revision: u64, whole: bool, synced: bool);
     /// Waits while whoever listens is busy. Called after each piece of the stream.
@@ -65,14 +69,13 @@ struct Reflector<S> {
     client: Client,
     options: InformerOptions,
     sink: S,
-    /// Where the next watch starts; `None` asks for a list first.
-    from: Option<String>,
+    told: Told,
     /// Whether this watch brought anything.
     progressed: bool,
 }
 
 pub(super) async fn run(client: Client, options: InformerOptions, sink: impl Sink, cancel: CancellationToken) {
-    let mut reflector = Reflector { client, options, sink, from: None, progressed: false };
+    let mut reflector = Reflector { client, options, sink, told: Told::default(), progressed: false };
     cancel.run_until_cancelled(reflector.run()).await;
 }
 
@@ -90,14 +93,15 @@ impl<S: Sink> Reflector<S> {
             match result {
                 Ok(Ended::Closed) if self.progressed || start.elapsed() >= SHORT => continue,
                 Ok(Ended::Closed) => {}
+                Ok(Ended::Unclear) => tracing::info!(kind, "something unreadable is gone; listing again"),
                 Ok(Ended::Silent) => {
                     self.count(|m, label| m.stalls.get_or_create(label).inc());
                     tracing::warn!(kind, "the watch fell silent; starting it again");
                     continue;
                 }
                 Err(error) if error.is_gone() => {
-                    tracing::info!(kind, from = self.from, "the watch's start is history; listing again");
-                    self.from = None;
+                    tracing::info!(kind, from = self.told.version(), "the watch's start is history; listing again");
+                    self.told.forget();
                 }
                 Err(error) => {
                     self.count(|m, label| m.watch_failures.get_or_create(label).inc());
@@ -110,8 +114,8 @@ impl<S: Sink> Reflector<S> {
 
     /// A list if one is needed, then one watch to its end.
     async fn pass(&mut self) -> Result<Ended, ApiError> {
-        let from = match self.from.clone() {
-            Some(from) => from,
+        let from = match self.told.version() {
+            Some(from) => from.to_owned(),
             None => self.list().await?,
         };
         self.watch(&from).await
@@ -186,6 +190,9 @@ impl<S: Sink> Reflector<S> {
             lines.push(&chunk);
             while let Some(line) = lines.next() {
                 self.event(&line)?;
+                if self.told.version().is_none() {
+                    return Ok(Ended::Unclear);
+                }
             }
             self.sink.flush().await;
             if lines.is_too_long() {
@@ -216,28 +223,42 @@ impl<S: Sink> Reflector<S> {
             let status: Status = serde_json::from_str(text).map_err(ApiError::Decode)?;
             return Err(classify(status, None));
         }
-        let object = if event.kind == "BOOKMARK" { None } else { self.read(text) };
-        let Some(object) = object else {
-            let meta = serde_json::from_str::<HeaderOnly>(text).map_err(ApiError::Decode)?.metadata;
-            if event.kind == "DELETED" {
-                self.sink.remove(&meta.namespace, &meta.name, None);
-            }
-            self.progressed = true;
-            self.reached(&meta.resource_version, event.kind == "BOOKMARK", false);
+        if event.kind == "BOOKMARK" {
+            let version = header(text)?.resource_version;
+            self.progressed |= self.told.version() != Some(&version);
+            self.reached(&version, true, false);
             return Ok(());
-        };
-        let version = object.meta().resource_version.clone();
+        }
+        let Some(object) = self.read(text) else { return self.unreadable(&event.kind, text) };
+        let meta = object.meta();
+        let (version, ns, name) = (meta.resource_version.clone(), meta.namespace.clone(), meta.name.clone());
+        if !self.told.is_news(&version, &ns, &name) {
+            return Ok(());
+        }
+        self.progressed = true;
         match event.kind.as_ref() {
             "ADDED" | "MODIFIED" => self.sink.apply(object),
             "DELETED" => {
-                let (ns, name) = (object.meta().namespace.clone(), object.meta().name.clone());
                 self.sink.remove(&ns, &name, Some(object));
             }
             _ => {}
         }
-        self.progressed = true;
         // A transaction that wrote several objects tells each of them with the same revision.
         self.reached(&version, false, false);
+        Ok(())
+    }
+
+    /// An object that does not decode cannot be told, however it was before.
+    fn unreadable(&mut self, kind: &str, text: &str) -> Result<(), ApiError> {
+        let meta = header(text)?;
+        if self.told.is_news(&meta.resource_version, &meta.namespace, &meta.name) {
+            if kind == "DELETED" && !self.sink.remove(&meta.namespace, &meta.name, None) {
+                self.told.forget();
+                return Ok(());
+            }
+            self.progressed = true;
+            self.reached(&meta.resource_version, false, false);
+        }
         Ok(())
     }
 
@@ -252,7 +273,9 @@ impl<S: Sink> Reflector<S> {
 
     fn reached(&mut self, version: &str, whole: bool, synced: bool) {
         let revision = version.parse().unwrap_or(0);
-        self.from = Some(version.to_owned());
+        if whole {
+            self.told.all_up_to(version);
+        }
         self.sink.reached(revision, whole, synced);
         self.count(|m, label| m.revision.get_or_create(label).set(revision));
     }
@@ -270,6 +293,10 @@ struct Event<'a> {
     kind: Cow<'a, str>,
     #[serde(borrow)]
     object: &'a RawValue,
+}
+
+fn header(text: &str) -> Result<ObjectMeta, ApiError> {
+    Ok(serde_json::from_str::<HeaderOnly>(text).map_err(ApiError::Decode)?.metadata)
 }
 
 #[derive(Deserialize)]

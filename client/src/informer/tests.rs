@@ -250,3 +250,45 @@ async fn a_follower_hears_everything_once_and_again_after_a_loss() {
     cancel.cancel();
     assert!(follow.next().await.is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_hears_a_revision_once_though_the_server_tells_it_again() {
+    let ((first, watch), (second, resumed)) = (stream(), stream());
+    let (client, mut seen) = server(vec![list(5, &[]), watch, resumed]);
+    let cancel = CancellationToken::new();
+    let mut follow: Follow<Header> = Follow::start(client, &kinds::POD, InformerOptions::all(), &cancel);
+    for expect in ["all ", "to 5"] {
+        assert_eq!(told(&mut follow).await, expect);
+    }
+    // One transaction wrote three pods; the watch is cut off after two of them.
+    first.send([line("MODIFIED", &pod("a", 9)), line("MODIFIED", &pod("b", 9))].concat()).unwrap();
+    for expect in ["a@9", "b@9", "to 8"] {
+        assert_eq!(told(&mut follow).await, expect);
+    }
+    drop(first);
+    seen.recv().await.unwrap();
+    seen.recv().await.unwrap();
+    assert_eq!(version_asked(&seen.recv().await.unwrap()), "9");
+    let again = ["a", "b", "c"].map(|name| line("MODIFIED", &pod(name, 9))).concat();
+    second.send([again, line("DELETED", &pod("a", 10))].concat()).unwrap();
+    for expect in ["c@9", "-a", "to 9"] {
+        assert_eq!(told(&mut follow).await, expect);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_asks_for_a_list_when_something_unreadable_is_gone() {
+    let (feed, watch) = stream();
+    let (client, _seen) =
+        server(vec![list(5, &[pod("a", 3), pod("s", 4)]), watch, list(9, &[pod("a", 3)]), Answer::Never]);
+    let cancel = CancellationToken::new();
+    let mut follow: Follow<Header> = Follow::start(client, &kinds::POD, InformerOptions::all(), &cancel);
+    for expect in ["all a,s", "to 5"] {
+        assert_eq!(told(&mut follow).await, expect);
+    }
+    let strange = json!({"metadata": {"name": "s", "namespace": "n", "uid": "s", "resourceVersion": "7"}, "kind": 5});
+    feed.send(line("DELETED", &strange)).unwrap();
+    for expect in ["all a", "to 9"] {
+        assert_eq!(told(&mut follow).await, expect);
+    }
+}
