@@ -3,11 +3,13 @@
 mod access;
 mod explain;
 mod hollow;
+mod metrics;
 
 pub use access::{AuditArgs, AuthenticationArgs, AuthorizationArgs};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use explain::{AnswerArgs, AnswerForm, ExplainArgs, FitsArgs};
 pub use hollow::{FleetArgs, HollowAccessArgs, HollowArgs, HollowCommand, WorkloadArgs};
+pub use metrics::MetricsArgs;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -352,6 +354,8 @@ pub struct SchedulerArgs {
     /// Decide without holding the Lease: beside other schedulers, whose pods are others
     #[arg(long)]
     pub no_leader_election: bool,
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
 }
 
 #[derive(Args, Debug, Clone)]
@@ -366,6 +370,8 @@ pub struct ControllersArgs {
     pub root_ca: Option<PathBuf>,
     #[command(flatten)]
     pub network: NetworkArgs,
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
 }
 
 /// A serving certificate and the authority that signs its clients.

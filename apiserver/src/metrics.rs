@@ -12,6 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use std::sync::OnceLock;
 
 /// What tells requests apart: Kubernetes' labels, with its words.
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -53,7 +54,11 @@ pub struct Metrics {
     pub audit_errors: Counter,
     objects: Family<ResourceLabels, Gauge>,
     watchers: Family<ResourceLabels, Gauge>,
+    /// What other components of the process count.
+    others: OnceLock<Others>,
 }
+
+type Others = Box<dyn Fn() -> String + Send + Sync>;
 
 impl Metrics {
     pub fn new() -> Self {
@@ -65,6 +70,7 @@ impl Metrics {
             audit_errors: Counter::default(),
             objects: Family::default(),
             watchers: Family::default(),
+            others: OnceLock::new(),
         };
         let registry = &mut metrics.registry;
         registry.register("apiserver_request", "Requests by verb, resource and code", metrics.requests.clone());
@@ -78,6 +84,11 @@ impl Metrics {
         registry.register("apiserver_storage_objects", "Objects in the cache", metrics.objects.clone());
         registry.register("apiserver_longrunning_requests", "Open watches", metrics.watchers.clone());
         metrics
+    }
+
+    pub fn show(&self, others: Others) {
+        let is_first = self.others.set(others).is_ok();
+        debug_assert!(is_first, "one registry for the components of a process");
     }
 
     pub fn observe(&self, asked: Labels, code: u16, elapsed_ms: f64) {
@@ -97,6 +108,7 @@ impl Metrics {
         let mut text = metrics_text(&members);
         text.push_str(&fairness::metrics(&core.fairness));
         text.push_str(&process::text());
+        text.extend(self.others.get().map(|others| others()));
         // Writing into a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text

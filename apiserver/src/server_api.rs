@@ -116,6 +116,11 @@ impl ApiServer {
         }
     }
 
+    /// Other numbers of this process to show at `/metrics`, in Prometheus' text form. Once only.
+    pub fn shows(&self, others: impl Fn() -> String + Send + Sync + 'static) {
+        self.core.metrics.show(Box::new(others));
+    }
+
     /// The way in for a component of this process, with its own identity through every gate.
     pub fn in_process(&self, user: UserInfo) -> InProcess {
         InProcess { core: self.core.clone(), peer: Arc::new(Peer::user(user)), lifetime: self.lifetime.clone() }

@@ -1,5 +1,7 @@
 //! The registry that a process' loops write their numbers to, and its text form. Never serves HTTP.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -16,6 +18,8 @@ pub struct Metrics(Arc<Inner>);
 
 struct Inner {
     registry: Mutex<Registry>,
+    /// What components registered, by the type of it.
+    components: Mutex<HashMap<TypeId, Box<dyn Any + Send + Sync>>>,
     loops: LoopFamilies,
     informers: InformerFamilies,
     events: EventCounters,
@@ -95,7 +99,13 @@ impl Metrics {
         registry.register("informer_revision", "Everything up to here is seen", informers.revision.clone());
         registry.register("events_dropped", "Events dropped from a full queue", events.dropped.clone());
         registry.register("events_failed", "Events that the server did not take", events.failed.clone());
-        Metrics(Arc::new(Inner { registry: Mutex::new(registry), loops, informers, events }))
+        Metrics(Arc::new(Inner {
+            registry: Mutex::new(registry),
+            components: Mutex::default(),
+            loops,
+            informers,
+            events,
+        }))
     }
 
     /// The numbers in the text form that Prometheus reads.
@@ -106,9 +116,20 @@ impl Metrics {
         text
     }
 
-    /// Registers a component's own numbers.
-    pub fn with_registry<R>(&self, register: impl FnOnce(&mut Registry) -> R) -> R {
-        register(&mut self.0.registry.lock())
+    /// As [`Self::encode`], to be followed by others' numbers.
+    pub fn lines(&self) -> String {
+        let mut text = self.encode();
+        let end = text.strip_suffix("# EOF\n").map_or(text.len(), str::len);
+        text.truncate(end);
+        text
+    }
+
+    /// A component's own numbers: registered the first time, the same ones when the component starts again.
+    pub fn component<T: Clone + Send + Sync + 'static>(&self, register: impl FnOnce(&mut Registry) -> T) -> T {
+        let mut components = self.0.components.lock();
+        let known =
+            components.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(register(&mut self.0.registry.lock())));
+        known.downcast_ref::<T>().expect("kept under its own type").clone()
     }
 
     pub(crate) fn loops(&self) -> &LoopFamilies {
@@ -121,5 +142,29 @@ impl Metrics {
 
     pub(crate) fn events(&self) -> &EventCounters {
         &self.0.events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_that_starts_again_keeps_its_numbers() {
+        #[derive(Clone)]
+        struct Mine(Counter);
+        let metrics = Metrics::new();
+        for expect in ["gantry_mine_total 1\n", "gantry_mine_total 2\n"] {
+            let mine = metrics.component(|registry| {
+                let mine = Mine(Counter::default());
+                registry.register("mine", "Of a test", mine.0.clone());
+                mine
+            });
+            mine.0.inc();
+            let text = metrics.lines();
+            assert!(text.contains(expect), "{text}");
+            assert_eq!(text.matches("# TYPE gantry_mine").count(), 1);
+            assert_eq!(format!("{text}# EOF\n"), metrics.encode());
+        }
     }
 }

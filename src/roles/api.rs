@@ -7,7 +7,7 @@ use crate::pki::{self, Pki};
 use crate::problem::Problem;
 use anyhow::Context;
 use gantry_apiserver::{ApiServer, Config, FrontProxyPem, KubeletClientPem, Stores, UserInfo, server_config};
-use gantry_client::Client;
+use gantry_client::{Client, Metrics};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use tokio::net::TcpListener;
@@ -53,6 +53,11 @@ impl Api {
     /// Returns, after the cancellation, when open requests have ended and the audit log is written. The server bounds both.
     pub async fn ended(&self) {
         self.serving.wait().await;
+    }
+
+    /// Shows these numbers at `/metrics` beside the server's own.
+    pub fn shows(&self, metrics: Metrics) {
+        self.server.shows(move || metrics.lines());
     }
 
     /// A client of this process with an identity of its own; it passes every gate of the server.

@@ -6,6 +6,7 @@ pub mod api;
 pub mod components;
 pub mod guard;
 pub mod kubelet;
+pub mod metrics;
 pub mod proxy;
 pub mod standalone;
 pub mod stores;

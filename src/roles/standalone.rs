@@ -4,7 +4,7 @@ use crate::cli::{ApiserverArgs, ClientArgs, ControllersArgs, NetworkArgs, Schedu
 use crate::pki::Pki;
 use crate::problem::Problem;
 use crate::roles::api::{self, Api, read};
-use crate::roles::stores;
+use crate::roles::{metrics, stores};
 use crate::{machine, preflight, stop};
 use gantry_client::Client;
 use gantry_controllers::{Cidr, LeaderElection, Ranges};
@@ -71,7 +71,9 @@ pub async fn scheduler(args: SchedulerArgs) -> anyhow::Result<()> {
     };
     let leader_election = !args.no_leader_election;
     let config = gantry_scheduler::Config { leader_election, identity: identity(), ..config };
-    gantry_scheduler::run(config, client(&args.client).await?, stop::signal_token()?).await?;
+    let (client, cancel) = (client(&args.client).await?, stop::signal_token()?);
+    metrics::serve(&args.metrics, config.metrics.clone(), cancel.clone()).await?;
+    gantry_scheduler::run(config, client, cancel).await?;
     Ok(())
 }
 
@@ -85,6 +87,8 @@ pub async fn controllers(args: ControllersArgs) -> anyhow::Result<()> {
     });
     let ranges = pod_ranges(&args.network)?;
     let config = gantry_controllers::Config { ranges, root_ca_pem, leader_election, ..Default::default() };
-    gantry_controllers::run(config, client(&args.client).await?, stop::signal_token()?).await?;
+    let (client, cancel) = (client(&args.client).await?, stop::signal_token()?);
+    metrics::serve(&args.metrics, config.metrics.clone(), cancel.clone()).await?;
+    gantry_controllers::run(config, client, cancel).await?;
     Ok(())
 }

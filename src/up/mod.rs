@@ -21,6 +21,7 @@ use crate::roles::stores;
 use crate::roles::{kubelet, proxy};
 use crate::say::say;
 use crate::{machine, preflight, stop};
+use gantry_client::Metrics;
 use gantry_kubelet::TlsFiles;
 use gantry_store::Group;
 use std::borrow::Cow;
@@ -162,12 +163,16 @@ async fn control_plane(plan: &Plan, keys: &Pki, cancel: CancellationToken) -> an
 fn start_control_loops(plan: &Plan, keys: &Pki, api: &Api, components: &Components) -> anyhow::Result<()> {
     let root_ca_pem = api::read(&keys.certificate(pki::CLUSTER_CA))?;
     let ranges = pod_ranges(&plan.args.network)?;
-    let config = gantry_controllers::Config { ranges, root_ca_pem, ..Default::default() };
+    // One registry for the process, shown at the API server's /metrics.
+    let metrics = Metrics::new();
+    api.shows(metrics.clone());
+    let config = gantry_controllers::Config { ranges, root_ca_pem, metrics: metrics.clone(), ..Default::default() };
     components.spawn("controllers", api.client("system:kube-controller-manager", &[]), move |client, cancel| {
         gantry_controllers::run(config.clone(), client, cancel)
     });
-    components.spawn("scheduler", api.client("system:kube-scheduler", &[]), |client, cancel| {
-        gantry_scheduler::run(gantry_scheduler::Config::default(), client, cancel)
+    let config = gantry_scheduler::Config { metrics, ..Default::default() };
+    components.spawn("scheduler", api.client("system:kube-scheduler", &[]), move |client, cancel| {
+        gantry_scheduler::run(config.clone(), client, cancel)
     });
     Ok(())
 }

@@ -6,6 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
 
 use crate::engine::{Effect, Engine};
 
@@ -27,6 +28,10 @@ struct QueueLabel {
 
 impl Numbers {
     pub fn register(metrics: &Metrics) -> Self {
+        metrics.component(Self::new)
+    }
+
+    fn new(registry: &mut Registry) -> Self {
         let numbers = Numbers {
             bound: Counter::default(),
             unschedulable: Counter::default(),
@@ -36,16 +41,14 @@ impl Numbers {
             preempted: Counter::default(),
             waited: Histogram::new(exponential_buckets(0.001, 2.0, 20)),
         };
-        metrics.with_registry(|registry| {
-            registry.register("scheduler_bound", "Pods bound", numbers.bound.clone());
-            registry.register("scheduler_unschedulable", "Explanations given", numbers.unschedulable.clone());
-            registry.register("scheduler_conflicts", "Binds decided again", numbers.conflicts.clone());
-            registry.register("scheduler_pending", "Pods without a machine", numbers.pending.clone());
-            registry.register("scheduler_queue", "Pods without a machine, by where they wait", numbers.queue.clone());
-            registry.register("scheduler_preempted", "Pods ended to make room", numbers.preempted.clone());
-            let help = "Seconds from when a pod was first seen until it was bound";
-            registry.register("scheduler_wait_seconds", help, numbers.waited.clone());
-        });
+        registry.register("scheduler_bound", "Pods bound", numbers.bound.clone());
+        registry.register("scheduler_unschedulable", "Explanations given", numbers.unschedulable.clone());
+        registry.register("scheduler_conflicts", "Binds decided again", numbers.conflicts.clone());
+        registry.register("scheduler_pending", "Pods without a machine", numbers.pending.clone());
+        registry.register("scheduler_queue", "Pods without a machine, by where they wait", numbers.queue.clone());
+        registry.register("scheduler_preempted", "Pods ended to make room", numbers.preempted.clone());
+        let help = "Seconds from when a pod was first seen until it was bound";
+        registry.register("scheduler_wait_seconds", help, numbers.waited.clone());
         numbers
     }
 
