@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::plugins::{Check, PLUGINS, Preparing, Score, Uses};
-use crate::pod::{Band, PodInfo, Spec};
+use crate::pod::{Band, Importance, PodInfo, Spec};
 use crate::snapshot::{Ask, HolderId, Snapshot, Tier};
 
 /// Classes kept; the least recently used go first.
@@ -40,6 +40,10 @@ pub struct Class {
 }
 
 impl Class {
+    pub fn importance(&self) -> Importance {
+        Importance::of(self.band, self.spec.priority)
+    }
+
     /// What the plugin of this name prefers for the class.
     pub fn score(&self, plugin: &str) -> Option<&dyn Score> {
         self.scores.iter().find(|(at, _, _)| PLUGINS[*at].name == plugin).map(|(_, _, score)| &**score)
@@ -54,7 +58,8 @@ struct Key {
     scheduler: String,
     /// For each own rule, whether the pod meets it itself.
     own: Vec<bool>,
-    carried: Vec<HolderId>,
+    /// Which rules of placed pods speak of it, by their serials: another rule may get the id of one that is gone.
+    carried: Vec<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +80,7 @@ fn key(snapshot: &Snapshot, info: &PodInfo, scheduler: &str, carried: &[HolderId
         band: snapshot.band(&info.class),
         scheduler: scheduler.to_owned(),
         own: meets.chain(spread).collect(),
-        carried: carried.to_vec(),
+        carried: carried.iter().map(|id| snapshot.holder_serial(*id)).collect(),
     }
 }
 
@@ -153,3 +158,6 @@ fn prepare(snapshot: &mut Snapshot, info: &PodInfo, profile: Option<&Profile>, i
     let enough = profile.and_then(|profile| profile.enough);
     Class { id, spec: info.spec.clone(), band, tier, ask, checks, scores, spans_machines, enough, uses }
 }
+
+#[cfg(test)]
+mod tests;

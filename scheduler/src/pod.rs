@@ -45,6 +45,29 @@ impl Band {
     }
 }
 
+/// The least value of the system's own classes; others stay below (as in Kubernetes).
+const SYSTEM: i64 = 2_000_000_000;
+
+/// Who goes before whom, in the queue as where somebody must make way: the system's classes, then the bands in their order, and
+/// inside a band the class's number. A number never lifts a pod out of its band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Importance {
+    is_system: bool,
+    band: Band,
+    priority: i64,
+}
+
+impl Importance {
+    pub fn of(band: Band, priority: i64) -> Self {
+        Self { is_system: priority >= SYSTEM, band, priority }
+    }
+
+    /// What takes turns with what by age.
+    pub fn level(self) -> (bool, Band) {
+        (self.is_system, self.band)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
     pub protocol: String,

@@ -1,4 +1,4 @@
-//! Makes room for a pod that fits nowhere: on one machine, the fewest and least important pods that have a lower priority.
+//! Makes room for a pod that fits nowhere: on one machine, the fewest and least important pods of less importance.
 //! Decides who must go; never ends anybody itself. A production pod never goes for another production pod.
 //!
 //! For production: fewest broken budgets, then fewest victims, of the lowest band, started last. For other pods as Kubernetes
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gantry_apimachinery::labels::Selector;
 
 use crate::class::Class;
-use crate::pod::{Band, PodInfo};
+use crate::pod::{Band, Importance, PodInfo};
 use crate::schedule::does_with;
 use crate::snapshot::{Machine, Placed, Snapshot, Standing};
 
@@ -40,7 +40,13 @@ impl Budget {
 }
 
 /// What makes one choice better than another, the most important first.
-type Cost = (usize, i64, i64, i64, Reverse<i64>);
+type Cost = (usize, Most, i64, i64, Reverse<i64>);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Most {
+    Victims(i64),
+    Important(Option<Importance>),
+}
 
 /// The cheapest of these machines to make room on. `seed` says where to begin to look.
 pub fn preempt(
@@ -75,7 +81,7 @@ pub fn preempt(
 /// Whether this pod may be ended for a pod of the class.
 pub fn may_go(class: &Class, other: &Placed) -> bool {
     let production = class.band == Band::Production && other.band == Band::Production;
-    other.info.priority < class.spec.priority && !production
+    other.importance() < class.importance() && !production
 }
 
 struct Found<'a> {
@@ -85,16 +91,16 @@ struct Found<'a> {
 
 fn cost(band: Band, snapshot: &Snapshot, found: &Found) -> Cost {
     let priorities = || found.victims.iter().map(|victim| victim.info.priority);
-    let highest = priorities().max().unwrap_or(i64::MIN);
+    let highest = found.victims.iter().map(|victim| victim.importance()).max();
     // Every victim counts, also one of negative priority.
     let sum = priorities().map(|p| p.saturating_add(1 << 31)).fold(0, i64::saturating_add);
     let count = i64::try_from(found.victims.len()).unwrap_or(i64::MAX);
     let started = Reverse(found.victims.iter().map(|v| v.info.started_us).min().unwrap_or(i64::MAX));
     if band == Band::Production {
         let band = found.victims.iter().map(|v| snapshot.band(&v.info.class)).max().unwrap_or_default();
-        return (found.broken, count, band as i64, sum, started);
+        return (found.broken, Most::Victims(count), band as i64, sum, started);
     }
-    (found.broken, highest, sum, count, started)
+    (found.broken, Most::Important(highest), sum, count, started)
 }
 
 /// All that may go are taken away; then as many as still fit come back: first those whose budget would be broken, then the most
@@ -107,7 +113,7 @@ fn on_machine<'a>(snapshot: &'a Snapshot, class: &Class, machine: Machine, budge
     if stay.is_empty() {
         return None;
     }
-    stay.sort_by_key(|p| (Reverse(p.info.priority), p.info.started_us, p.info.uid.clone()));
+    stay.sort_by_key(|p| (Reverse(p.importance()), p.info.started_us, p.info.uid.clone()));
     let all: Vec<&Placed> = held.iter().chain(&stay).copied().collect();
     if !does_with(snapshot, class, machine, &all) {
         return None;

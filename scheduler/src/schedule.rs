@@ -116,7 +116,7 @@ fn outranks(snapshot: &Snapshot, class: &Class, machine: Machine) -> bool {
 }
 
 pub(crate) fn held_for_lesser<'a>(snapshot: &'a Snapshot, class: &Class, machine: Machine) -> Vec<&'a Placed> {
-    let lesser = |p: &&Placed| p.standing == Standing::Held && p.info.priority < class.spec.priority;
+    let lesser = |p: &&Placed| p.standing == Standing::Held && p.importance() < class.importance();
     snapshot.pods_on(machine).filter(lesser).collect()
 }
 

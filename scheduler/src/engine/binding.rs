@@ -120,10 +120,10 @@ impl Engine {
         let (mut binds, mut members) = (Vec::new(), Vec::new());
         for assumed in together {
             let placed = self.snapshot.placement(assumed.uid());
-            let decided =
-                placed.filter(|placed| placed.standing == Standing::Assumed).map(|placed| placed.info.clone());
+            let decided = placed.filter(|placed| placed.standing == Standing::Assumed);
+            let decided = decided.map(|placed| (placed.info.clone(), placed.importance()));
             let pending = self.pending.get(assumed.uid());
-            let (Some(pod), Some(pending)) = (decided, pending) else {
+            let (Some((pod, importance)), Some(pending)) = (decided, pending) else {
                 self.undo(assumed);
                 continue;
             };
@@ -140,6 +140,7 @@ impl Engine {
                 pod: pod.clone(),
                 node: self.snapshot.name(machine).to_owned(),
                 allocation_version: self.snapshot.allocation(machine).version,
+                importance,
             });
             members.push(Member { assumed, pod, since_ms, outcome: None });
         }

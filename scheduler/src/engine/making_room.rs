@@ -26,7 +26,7 @@ impl Engine {
         seed: u64,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        let lower = self.snapshot.lowest_priority().is_some_and(|lowest| lowest < info.priority);
+        let lower = self.snapshot.least_importance().is_some_and(|least| least < found.class.importance());
         let known = self.queue.sleeping().get(found.class.id);
         if !lower || known.is_some_and(|sleepers| sleepers.hopeless) {
             return false;

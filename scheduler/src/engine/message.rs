@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::explain::report::Report;
 use crate::plugins::claims::VolumeWrite;
-use crate::pod::PodInfo;
+use crate::pod::{Importance, PodInfo};
 use crate::snapshot::Watch;
 
 /// What the engine hears.
@@ -132,6 +132,8 @@ pub struct Bind {
     pub pod: Arc<PodInfo>,
     pub node: String,
     pub allocation_version: u64,
+    /// Who goes first.
+    pub importance: Importance,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

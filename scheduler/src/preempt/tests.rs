@@ -76,7 +76,27 @@ fn production_does_not_go_for_production() {
         runs(&mut cluster, &format!("{name}-prod"), name, "4", 1, "prod");
     }
     assert_eq!(chosen(&mut cluster, "2", 100, "prod", &[]), None);
-    assert!(chosen(&mut cluster, "2", 100, "", &[]).is_some(), "an ordinary class of higher priority may");
+}
+
+#[test]
+fn a_number_lifts_no_pod_out_of_its_band() {
+    let check = |running: (&str, i64), new: (&str, i64), goes: bool| {
+        let mut cluster = two_machines();
+        for name in ["a", "b"] {
+            runs(&mut cluster, &format!("{name}-old"), name, "4", running.1, running.0);
+        }
+        assert_eq!(chosen(&mut cluster, "2", new.1, new.0, &[]).is_some(), goes, "{new:?} for {running:?}");
+    };
+    check(("prod", 1), ("batch", 1_000_000_000), false);
+    check(("prod", 1), ("", 1_000_000_000), false);
+    check(("prod", 1), ("", 2_000_000_000), true);
+    check(("", 1_000), ("prod", 1), true);
+    check(("", 0), ("batch", 5), false);
+    check(("batch", 1_000), ("", 0), true);
+    check(("batch", 1_000), ("batch", 1_001), true);
+    check(("best", 1_000), ("batch", 0), true);
+    check(("", 2_000_000_000), ("prod", 1_000_000), false);
+    check(("", 2_000_000_000), ("", 2_000_001_000), true);
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod sleeping;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::pod::{Band, PodInfo};
+use crate::pod::{Band, Importance, PodInfo};
 use crate::snapshot::TeamId;
 pub use ready::{Rank, Ready};
 pub use sleeping::{Found, Sleepers, Sleeping};
@@ -78,8 +78,11 @@ impl Queue {
 
     /// A pod that wants a machine, or a change of it. Only a change that matters makes it ready before its time.
     pub fn put(&mut self, info: Arc<PodInfo>, band: Band, team: TeamId) {
+        let importance = Importance::of(band, info.priority);
         let known = self.entries.get(&info.uid);
-        if known.is_some_and(|entry| entry.info == info && entry.rank.band == band && entry.rank.team == team) {
+        if known
+            .is_some_and(|entry| entry.info == info && entry.rank.importance == importance && entry.rank.team == team)
+        {
             return;
         }
         let place = known.map(|entry| entry.place);
@@ -89,7 +92,7 @@ impl Queue {
         self.youngest_us = self.youngest_us.max(created_us);
         let uid = info.uid.clone();
         self.unplace(&uid);
-        let rank = Rank { priority: info.priority, band, team, created_us, uid: uid.clone() };
+        let rank = Rank { importance, team, created_us, uid: uid.clone() };
         self.entries.insert(uid.clone(), Entry { info, rank, attempts, decided_ms: 0, place: Place::Taken });
         if place != Some(Place::Taken) {
             self.set(&uid, Place::Ready);

@@ -1,11 +1,11 @@
-//! The pods that can be decided now, in the order in which they are: priority, then the team that has least, then age. One turn in
+//! The pods that can be decided now, in the order in which they are: importance, then the team that has least, then age. One turn in
 //! eight goes to the oldest pod of the band whose turn it is, so that within a band nobody waits for ever.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::pod::Band;
+use crate::pod::{Band, Importance};
 use crate::snapshot::TeamId;
 
 const AGEING: u64 = 8;
@@ -13,8 +13,7 @@ const AGEING: u64 = 8;
 /// What the order is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {
-    pub priority: i64,
-    pub band: Band,
+    pub importance: Importance,
     pub team: TeamId,
     pub created_us: i64,
     pub uid: Arc<str>,
@@ -33,8 +32,8 @@ struct Level {
 
 #[derive(Debug, Default)]
 pub struct Ready {
-    levels: BTreeMap<Reverse<i64>, Level>,
-    by_age: BTreeMap<Band, BTreeMap<Age, Rank>>,
+    levels: BTreeMap<Reverse<Importance>, Level>,
+    by_age: BTreeMap<(bool, Band), BTreeMap<Age, Rank>>,
     turns: u64,
 }
 
@@ -64,15 +63,15 @@ impl Ready {
 
     pub fn insert(&mut self, rank: Rank, share: f64) {
         let age = (rank.created_us, rank.uid.clone());
-        let level = self.levels.entry(Reverse(rank.priority)).or_default();
+        let level = self.levels.entry(Reverse(rank.importance)).or_default();
         level.teams.entry(rank.team).or_default().1.insert(age.clone());
         level.set_share(rank.team, share);
-        self.by_age.entry(rank.band).or_default().insert(age, rank);
+        self.by_age.entry(rank.importance.level()).or_default().insert(age, rank);
     }
 
     pub fn remove(&mut self, rank: &Rank) {
         let age = (rank.created_us, rank.uid.clone());
-        if let Some(level) = self.levels.get_mut(&Reverse(rank.priority)) {
+        if let Some(level) = self.levels.get_mut(&Reverse(rank.importance)) {
             if let Some((share, pods)) = level.teams.get_mut(&rank.team) {
                 pods.remove(&age);
                 if pods.is_empty() {
@@ -81,13 +80,13 @@ impl Ready {
                 }
             }
             if level.teams.is_empty() {
-                self.levels.remove(&Reverse(rank.priority));
+                self.levels.remove(&Reverse(rank.importance));
             }
         }
-        if let Some(band) = self.by_age.get_mut(&rank.band) {
+        if let Some(band) = self.by_age.get_mut(&rank.importance.level()) {
             band.remove(&age);
             if band.is_empty() {
-                self.by_age.remove(&rank.band);
+                self.by_age.remove(&rank.importance.level());
             }
         }
     }
@@ -99,7 +98,7 @@ impl Ready {
         let rank = self.by_age.values().find_map(|band| band.get(age))?.clone();
         self.turns += 1;
         if self.turns.is_multiple_of(AGEING) {
-            return self.by_age.get(&rank.band)?.values().next().cloned();
+            return self.by_age.get(&rank.importance.level())?.values().next().cloned();
         }
         Some(rank)
     }
@@ -120,10 +119,10 @@ impl Ready {
     /// How many ready pods go before this one if nothing else happens.
     pub fn ahead_of(&self, rank: &Rank) -> usize {
         let mut ahead = 0;
-        for (priority, level) in &self.levels {
-            if priority.0 > rank.priority {
+        for (importance, level) in &self.levels {
+            if importance.0 > rank.importance {
                 ahead += level.teams.values().map(|(_, pods)| pods.len()).sum::<usize>();
-            } else if priority.0 == rank.priority {
+            } else if importance.0 == rank.importance {
                 let own = level.teams.get(&rank.team).map(|(share, _)| *share);
                 for (team, (share, pods)) in &level.teams {
                     if *team == rank.team {

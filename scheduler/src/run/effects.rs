@@ -263,8 +263,8 @@ pub(super) fn about(pod: &PodInfo) -> ObjectRef {
 
 /// Takes what goes next: the most important first, then what was decided first. Those of one machine stay together.
 fn next_batch(binds: &mut Vec<Vec<Bind>>) -> Vec<Bind> {
-    let priority = |of_one: &Vec<Bind>| of_one.iter().map(|bind| bind.pod.priority).max();
-    binds.sort_by_key(|of_one| std::cmp::Reverse(priority(of_one)));
+    let importance = |of_one: &Vec<Bind>| of_one.iter().map(|bind| bind.importance).max();
+    binds.sort_by_key(|of_one| std::cmp::Reverse(importance(of_one)));
     let mut count = 0;
     let fits = |of_one: &&Vec<Bind>| {
         count += of_one.len();
@@ -326,11 +326,13 @@ fn outcome(item: ItemResult) -> BindOutcome {
 mod tests {
     use super::*;
     use crate::api::Pod;
+    use crate::pod::{Band, Importance};
 
     fn bind(name: &str, priority: i64) -> Bind {
         let pod = json!({"metadata": {"name": name}, "spec": {"priority": priority}});
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        Bind { pod: Arc::new(PodInfo::read(&pod)), node: "m".into(), allocation_version: 1 }
+        let (pod, importance) = (Arc::new(PodInfo::read(&pod)), Importance::of(Band::Ordinary, priority));
+        Bind { pod, node: "m".into(), allocation_version: 1, importance }
     }
 
     fn names(batch: &[Bind]) -> Vec<&str> {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use crate::api::{Amounts, Node, Taint};
 use crate::bits::Bits;
-use crate::pod::{Band, HostPort, PodInfo};
+use crate::pod::{Band, HostPort, Importance, PodInfo};
 use crate::resources::Resources;
 use allocations::Allocations;
 pub use allocations::{Allocation, Cause, Version, Watch};
@@ -85,8 +85,8 @@ pub struct Snapshot {
     /// Machines on which room is held for somebody.
     held: Bits,
     bands: HashMap<String, Band>,
-    /// How many placed pods have which priority.
-    priorities: BTreeMap<i64, u32>,
+    /// How many placed pods are how important.
+    priorities: BTreeMap<Importance, u32>,
 }
 
 impl Default for Snapshot {
@@ -240,8 +240,8 @@ impl Snapshot {
         self.teams.share(team, self.room.total())
     }
 
-    /// The lowest priority of any placed pod.
-    pub fn lowest_priority(&self) -> Option<i64> {
+    /// Of any placed pod.
+    pub fn least_importance(&self) -> Option<Importance> {
         self.priorities.first_key_value().map(|(lowest, _)| *lowest)
     }
 

@@ -107,10 +107,10 @@ impl Snapshot {
 
     fn count(&mut self, placed: &Placed, by: i32) {
         let Snapshot { pods, room, matching, topology, sets, owners, ports, teams, priorities, volumes, .. } = self;
-        let same = priorities.entry(placed.info.priority).or_insert(0);
+        let same = priorities.entry(placed.importance()).or_insert(0);
         *same = same.saturating_add_signed(by);
         if *same == 0 {
-            priorities.remove(&placed.info.priority);
+            priorities.remove(&placed.importance());
         }
         ports.count(placed.machine, &placed.info.spec, by > 0);
         volumes.count(placed, by > 0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Machine;
 use super::matching::{HolderId, Member};
 use super::room::Ask;
-use crate::pod::{Band, PodInfo, Spec};
+use crate::pod::{Band, Importance, PodInfo, Spec};
 
 /// A placed pod's place in the slab.
 pub type PodId = usize;
@@ -28,6 +28,12 @@ pub struct Placed {
     pub info: Arc<PodInfo>,
     pub band: Band,
     pub standing: Standing,
+}
+
+impl Placed {
+    pub fn importance(&self) -> Importance {
+        Importance::of(self.band, self.info.priority)
+    }
 }
 
 /// What placed pods of one spec have in common.

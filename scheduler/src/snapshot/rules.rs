@@ -93,6 +93,10 @@ impl Snapshot {
         self.matching.carried(holder)
     }
 
+    pub fn holder_serial(&self, holder: HolderId) -> u64 {
+        self.matching.holder_serial(holder)
+    }
+
     /// How many pods carry the rule where the machine is.
     pub fn carriers(&self, holder: HolderId, machine: Machine) -> i32 {
         let (_, key) = self.matching.carried(holder);

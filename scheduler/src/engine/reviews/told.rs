@@ -16,7 +16,7 @@ impl Engine {
         if !class.spec.may_preempt {
             return no("its preemptionPolicy is Never");
         }
-        if self.snapshot.lowest_priority().is_none_or(|lowest| lowest >= class.spec.priority) {
+        if self.snapshot.least_importance().is_none_or(|least| least >= class.importance()) {
             return no("no pod that has a machine is of a lower priority");
         }
         let none = explain(&self.snapshot, class);

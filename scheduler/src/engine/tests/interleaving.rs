@@ -39,6 +39,8 @@ struct Member {
     lendable_at: usize,
     binds: VecDeque<(Vec<Bind>, bool)>,
     answers: VecDeque<Event>,
+    /// Pods that it wants ended.
+    evictions: VecDeque<String>,
     writes: usize,
 }
 
@@ -61,6 +63,8 @@ enum Step {
     /// The store runs the oldest bind; whether its answer gets lost.
     Bind(usize, bool),
     Answer(usize),
+    /// The oldest pod that it wants ended ends.
+    Evict(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -76,7 +80,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         10 => (who.clone(), 0..5_u8).prop_map(|(w, k)| Step::Watch(w, k)),
         4 => (who.clone(), any::<u64>()).prop_map(|(w, s)| Step::Decide(w, s)),
         4 => (who.clone(), proptest::bool::weighted(0.1)).prop_map(|(w, lost)| Step::Bind(w, lost)),
-        4 => who.prop_map(Step::Answer),
+        4 => who.clone().prop_map(Step::Answer),
+        2 => who.prop_map(Step::Evict),
     ];
     proptest::collection::vec(step, 0..150)
 }
@@ -99,6 +104,7 @@ impl Member {
             lendable_at: 0,
             binds: VecDeque::new(),
             answers: VecDeque::new(),
+            evictions: VecDeque::new(),
             writes: 0,
         }
     }
@@ -115,6 +121,7 @@ impl Member {
                     self.answers.push_back(Event::Allocation(store.read_allocation(&node)));
                     continue;
                 }
+                Effect::Evict { victim, .. } => self.evictions.push_back(victim.uid),
                 Effect::Scheduled { .. } => continue,
                 _ => {}
             }
@@ -186,7 +193,12 @@ impl Member {
     /// Nothing is under way, and nothing will be for a minute.
     fn is_quiet(&self, store: &Store, now_ms: u64) -> bool {
         let due = self.engine.next_due_ms().is_some_and(|due| due < now_ms + 60_000);
-        !self.is_behind(store) && !due && !self.engine.has_ready() && self.binds.is_empty() && self.answers.is_empty()
+        !self.is_behind(store)
+            && !due
+            && !self.engine.has_ready()
+            && self.binds.is_empty()
+            && self.answers.is_empty()
+            && self.evictions.is_empty()
     }
 }
 
@@ -258,6 +270,12 @@ impl World {
                 self.members[who].step(&self.store, self.now_ms, Event::Decide { seed, most: 4 });
             }
             Step::Bind(who, lost) => self.bind(who, lost),
+            Step::Evict(who) => {
+                let victim = self.members[who].evictions.pop_front();
+                if let Some(victim) = victim.filter(|victim| self.store.pods.contains_key(victim)) {
+                    self.store.delete_pod(&victim);
+                }
+            }
             Step::Answer(who) => {
                 if let Some(event) = self.members[who].answers.pop_front() {
                     self.members[who].step(&self.store, self.now_ms, event);
@@ -319,6 +337,7 @@ impl World {
                 self.run(&Step::Decide(who, round));
                 self.run(&Step::Bind(who, false));
                 self.run(&Step::Answer(who));
+                self.run(&Step::Evict(who));
             }
         }
         panic!("it never comes to rest");

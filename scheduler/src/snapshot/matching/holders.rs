@@ -25,6 +25,8 @@ pub(super) type Key = (PodRule, String, Carried);
 pub(super) struct Holder {
     identity: Key,
     pub key: KeyId,
+    /// Of this rule alone, as its place among the holders is not.
+    serial: u64,
     /// Specs that carry it.
     users: u32,
     by_domain: Vec<i32>,
@@ -56,6 +58,10 @@ impl Matching {
         (self.holders[id].identity.2, self.holders[id].key)
     }
 
+    pub fn holder_serial(&self, id: HolderId) -> u64 {
+        self.holders[id].serial
+    }
+
     /// Carriers in the domain.
     pub fn carriers(&self, id: HolderId, domain: Domain) -> i32 {
         self.holders[id].by_domain.get(domain).copied().unwrap_or(0)
@@ -77,8 +83,9 @@ impl Matching {
             self.holders[*known].users += 1;
             return *known;
         }
-        let holder =
-            Holder { key: key(&term.topology_key), identity: identity.clone(), users: 1, by_domain: vec![], total: 0 };
+        self.holders_made += 1;
+        let (key, serial) = (key(&term.topology_key), self.holders_made);
+        let holder = Holder { identity: identity.clone(), key, serial, users: 1, by_domain: vec![], total: 0 };
         let id = match self.holders.iter().position(|holder| holder.users == 0) {
             Some(free) => {
                 self.holders[free] = holder;

@@ -46,6 +46,7 @@ pub(super) struct Matching {
     matchers: Vec<Matcher>,
     views: Vec<View>,
     holders: Vec<Holder>,
+    holders_made: u64,
     holder_by_rule: HashMap<holders::Key, HolderId>,
     namespaces: BTreeMap<String, BTreeMap<String, String>>,
 }
