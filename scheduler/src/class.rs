@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::plugins::{Check, PLUGINS, Preparing, Score, Uses};
 use crate::pod::{Band, Importance, PodInfo, Spec};
@@ -32,14 +33,18 @@ pub struct Class {
     pub checks: Vec<(usize, Box<dyn Check>)>,
     /// With their weights.
     pub scores: Vec<(usize, i64, Box<dyn Score>)>,
-    /// Whether what happens on one machine changes the answer about others.
-    pub spans_machines: bool,
     /// A walk stops after so many machines that would do.
     pub enough: Option<usize>,
     uses: Uses,
+    was_let_go: AtomicBool,
 }
 
 impl Class {
+    /// What it uses of the snapshot may be somebody else's by now: its checks mean nothing any more.
+    pub fn was_let_go(&self) -> bool {
+        self.was_let_go.load(Relaxed)
+    }
+
     pub fn importance(&self) -> Importance {
         Importance::of(self.band, self.spec.priority)
     }
@@ -117,6 +122,7 @@ impl Classes {
         self.known.retain(|_, (class, used)| {
             let keep = *used > oldest;
             if !keep {
+                class.was_let_go.store(true, Relaxed);
                 class.uses.views.iter().for_each(|view| snapshot.release_view(*view));
                 class.uses.sets.iter().for_each(|set| snapshot.release_set(*set));
             }
@@ -154,9 +160,19 @@ fn prepare(snapshot: &mut Snapshot, info: &PodInfo, profile: Option<&Profile>, i
             scores.push((at, weight, score));
         }
     }
-    let spans_machines = checks.iter().any(|(_, check)| check.spans_machines());
     let enough = profile.and_then(|profile| profile.enough);
-    Class { id, spec: info.spec.clone(), band, tier, ask, checks, scores, spans_machines, enough, uses }
+    Class {
+        id,
+        spec: info.spec.clone(),
+        band,
+        tier,
+        ask,
+        checks,
+        scores,
+        enough,
+        uses,
+        was_let_go: AtomicBool::new(false),
+    }
 }
 
 #[cfg(test)]

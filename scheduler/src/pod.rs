@@ -284,7 +284,9 @@ fn gang(labels: &BTreeMap<String, String>) -> Option<Gang> {
 
 fn host_ports(pod: &Pod) -> Vec<HostPort> {
     let spec = &pod.spec;
-    let ports = spec.containers.iter().chain(&spec.init_containers).flat_map(|c| &c.ports);
+    // Init containers that end before the others start hold no port (as Kubernetes counts it).
+    let sidecars = spec.init_containers.iter().filter(|container| container.restart_policy == "Always");
+    let ports = spec.containers.iter().chain(sidecars).flat_map(|c| &c.ports);
     let mut taken: Vec<HostPort> = ports
         .filter_map(|port| {
             let number = match port.host_port {

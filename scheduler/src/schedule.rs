@@ -129,6 +129,17 @@ pub fn does_with(snapshot: &Snapshot, class: &Class, machine: Machine, without: 
     })
 }
 
+/// As [`does_with`], also where news of the machine is on its way.
+pub(crate) fn would_do(snapshot: &Snapshot, class: &Class, machine: Machine, without: &[&Placed]) -> bool {
+    let mut reasons = Vec::new();
+    let lasting = class.checks.iter().filter(|(_, check)| !check.is_passing());
+    snapshot.is_live(machine)
+        && lasting.into_iter().all(|(_, check)| {
+            check.refuse(snapshot, machine, without, &mut reasons);
+            reasons.is_empty()
+        })
+}
+
 /// Whether the machine would do as things are now: what a committer asks again before it assumes.
 pub fn does(snapshot: &Snapshot, class: &Class, machine: Machine) -> bool {
     snapshot.is_live(machine)

@@ -146,6 +146,12 @@ fn says_generation(bytes: &[u8], generation: i64) -> bool {
 fn result(item: &Item, answer: Option<Answer>) -> Value {
     match answer.unwrap_or_else(|| Err(Status::conflict("pods/binding", &item.name).into())) {
         Ok(revision) => json!({"code": 201, "resourceVersion": revision.to_string()}),
-        Err(status) => json!({"code": status.code(), "reason": status.reason, "message": status.message}),
+        Err(status) => {
+            let mut said = json!({"code": status.code(), "reason": status.reason, "message": status.message});
+            if let Some(cause) = status.causes().first() {
+                said["cause"] = cause.reason.clone().into();
+            }
+            said
+        }
     }
 }

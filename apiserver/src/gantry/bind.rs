@@ -12,11 +12,13 @@ use crate::http::Outcome;
 use crate::kinds::priorityclass;
 use crate::rest::stored::Stored;
 use gantry_apimachinery::kinds::{AT_MOST_ONE_CLAIM, BATCH_CAPACITY, NODE, NODE_ALLOCATION, POD, PRIORITY_CLASS};
-use gantry_apimachinery::status::Status;
+use gantry_apimachinery::status::{Cause as StatusCause, Status};
 use gantry_apimachinery::time::Timestamp;
 use gantry_store::{Compare, KeyValue, Op, OpReply, Revision, Txn, TxnReply};
 use serde_json::{Map, Value};
 
+/// The cause that a refused bind names when another pod holds its claim.
+const CLAIM_HELD: &str = "AtMostOneClaimHeld";
 /// Times that a plain bind decides again before it answers 409.
 const TRIES: usize = 5;
 
@@ -94,6 +96,15 @@ impl Bind<'_> {
         Status::conflict_because("pods/binding", self.name, why).into()
     }
 
+    /// What no fresh copy of anything changes, only the other pod's end.
+    fn held_elsewhere(&self, identity: &str) -> Box<Status> {
+        let mut refusal = self.conflict(&format!("the at-most-one claim {identity:?} is held by another pod"));
+        let cause =
+            StatusCause { reason: CLAIM_HELD.to_owned(), message: refusal.message.clone(), ..StatusCause::default() };
+        refusal.details.get_or_insert_default().causes.push(cause);
+        refusal
+    }
+
     /// Reads the claim that the pod needs, if it needs one.
     pub async fn claim(&self, core: &Core, pod: &Text, fresh: bool) -> Outcome<Option<(String, Option<Stored>)>> {
         let Some(identity) = PodText::read(&pod.bytes)?.claim()? else { return Ok(None) };
@@ -134,7 +145,7 @@ impl Bind<'_> {
         if let Some((identity, current)) = &basis.claim {
             let key = AT_MOST_ONE_CLAIM.key(self.namespace, identity);
             if current.as_ref().is_some_and(|claim| !claim::is_free(&claim.value)) {
-                return Err(self.conflict(&format!("the at-most-one claim {identity:?} is held by another pod")));
+                return Err(self.held_elsewhere(identity));
             }
             let held = current.as_ref().map(|claim| &claim.value);
             let (taken, epoch) = claim::taken(held, self.namespace, identity, uid, self.node, &now.to_string());

@@ -87,7 +87,9 @@ impl<'a> Unit<'a> {
             self.group, blocker.namespace, blocker.name, status.message
         );
         for at in &self.all {
-            answers[*at] = Some(Err(items[*at].bind().conflict(&why)));
+            let mut refusal = items[*at].bind().conflict(&why);
+            refusal.details.get_or_insert_default().causes.extend_from_slice(status.causes());
+            answers[*at] = Some(Err(refusal));
         }
         self.open.clear();
     }

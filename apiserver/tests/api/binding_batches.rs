@@ -138,6 +138,10 @@ async fn a_group_takes_its_claims_with_it_or_none() {
     let results = post(&api, vec![of("g", &made[0], "n", n), of("g", &successor, "m", m)]).await;
     assert_eq!(codes(&results), [409; 2]);
     assert!(results[0]["message"].as_str().unwrap().contains("p002: "), "{results:?}");
+    let alone = post(&api, vec![item(&successor, "m", m)]).await;
+    for result in results.iter().chain(&alone) {
+        assert_eq!((&result["reason"], &result["cause"]), (&json!("Conflict"), &json!("AtMostOneClaimHeld")));
+    }
     assert_eq!(api.get(&held("p000")).await.code, 404);
     let twice = vec![of("g", &made[0], "n", n), of("g", &made[0], "m", m)];
     assert_eq!(codes(&post(&api, twice).await), [409; 2]);

@@ -257,6 +257,9 @@ impl Engine {
         let uid = assumed.uid().clone();
         if !matches!(outcome, Some(BindOutcome::Bound(_))) {
             self.undo(assumed);
+            if let Some(BindOutcome::ClaimHeld(why) | BindOutcome::Refused(why)) = outcome {
+                self.explain(&uid, &why.into(), effects);
+            }
             self.queue.retry(&uid, now_ms);
             return;
         }

@@ -196,10 +196,9 @@ impl Engine {
         now_ms: u64,
         effects: &mut Vec<Effect>,
     ) {
-        let going = |uid: &Arc<str>| self.snapshot.placement(uid).is_some_and(|placed| placed.info.deleting);
-        let stays = held.as_ref().is_some_and(|(_, held)| {
+        let stays = held.as_ref().is_some_and(|(machine, held)| {
             let awaited = held.until_ms.is_some_and(|until| now_ms < until) && !held.for_volumes;
-            held.victims.iter().any(going) || awaited
+            awaited || self.will_have_room(&found.class, *machine, &held.victims)
         });
         if stays {
             self.keep(info, held);

@@ -16,11 +16,22 @@ impl Engine {
             && let Some(machine) = self.snapshot.find(&node.metadata.name)
         {
             self.news.on(Wake::MACHINE, machine);
+            self.ask_nominated_again(machine);
         }
         self.unstall();
     }
 
+    /// Whoever waits for room on this machine may have to look elsewhere now.
+    fn ask_nominated_again(&mut self, machine: Machine) {
+        for (uid, _) in self.nominated.iter().filter(|(_, nomination)| nomination.hold.machine() == machine) {
+            self.queue.again(uid);
+        }
+    }
+
     pub(super) fn node_gone(&mut self, name: &str) {
+        if let Some(machine) = self.snapshot.find(name) {
+            self.ask_nominated_again(machine);
+        }
         self.snapshot.node_deleted(name);
         // Its zone, and with it what spreads, is another one.
         self.news.everywhere(Wake::POD_GONE);
@@ -116,7 +127,8 @@ impl Engine {
     fn renominate(&mut self, info: &Arc<PodInfo>, machine: Machine) {
         let going = self.snapshot.pods_on(machine).filter(|placed| placed.info.deleting);
         let victims: BTreeSet<Arc<str>> = going.map(|placed| placed.info.uid.clone()).collect();
-        if !victims.is_empty() {
+        let class = self.class_of(info);
+        if self.will_have_room(&class, machine, &victims) {
             let hold = self.snapshot.hold(info.clone(), machine);
             self.nominated.insert(info.uid.clone(), Nomination::of_victims(hold, victims));
         }

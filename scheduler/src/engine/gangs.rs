@@ -120,6 +120,10 @@ impl Gangs {
         !self.changed.is_empty()
     }
 
+    pub fn forget_news(&mut self) {
+        self.changed.clear();
+    }
+
     /// Gangs of which a PodGroup is known.
     pub fn with_object(&self) -> impl Iterator<Item = (String, String)> + '_ {
         self.known.iter().filter(|(_, gang)| gang.min_member.is_some()).map(|(key, _)| key.clone())

@@ -10,6 +10,7 @@ use gantry_apimachinery::meta::Object;
 use super::Engine;
 use crate::api::{BatchCapacity, Namespace, PlacementReview, PodDisruptionBudget, PodGroup, PriorityClass};
 use crate::plugins::Wake;
+use crate::pod::PodInfo;
 use crate::preempt::Budget;
 
 type Name = (String, String);
@@ -26,13 +27,27 @@ fn missing<T: Object>(known: impl Iterator<Item = Name>, all: &[Arc<T>]) -> Vec<
 impl Engine {
     pub(super) fn class(&mut self, class: &PriorityClass) {
         let label = class.metadata.labels.get("gantry.dev/band");
-        self.snapshot.class_applied(class.name(), label.map(String::as_str));
+        if self.snapshot.class_applied(class.name(), label.map(String::as_str)) {
+            self.rank_again(|info| &*info.class == class.name());
+        }
         self.priorities.insert(class.name().to_owned(), class.clone());
     }
 
     pub(super) fn class_gone(&mut self, name: &str) {
-        self.snapshot.class_deleted(name);
+        if self.snapshot.class_deleted(name) {
+            self.rank_again(|info| &*info.class == name);
+        }
         self.priorities.remove(name);
+    }
+
+    /// These pods' band or team is another one: who waits takes its place anew, and what is placed counts otherwise.
+    fn rank_again(&mut self, which: impl Fn(&PodInfo) -> bool) {
+        let Engine { pending, snapshot, queue, .. } = self;
+        for pending in pending.values().filter(|pending| which(&pending.info)) {
+            let (band, team) = (snapshot.band(&pending.info.class), snapshot.team(&pending.info.namespace));
+            queue.put(pending.info.clone(), band, team);
+        }
+        self.news.everywhere(Wake::POD_PLACED.or(Wake::POD_GONE));
     }
 
     pub(super) fn all_classes(&mut self, all: &[Arc<PriorityClass>]) {
@@ -44,8 +59,9 @@ impl Engine {
     }
 
     pub(super) fn namespace(&mut self, namespace: &Namespace) {
-        self.snapshot.namespace_applied(namespace.name(), &namespace.metadata.labels);
-        self.news.everywhere(Wake::POD_PLACED.or(Wake::POD_GONE));
+        if self.snapshot.namespace_applied(namespace.name(), &namespace.metadata.labels) {
+            self.rank_again(|info| info.namespace == namespace.name());
+        }
     }
 
     pub(super) fn all_namespaces(&mut self, all: &[Arc<Namespace>]) {

@@ -1,13 +1,16 @@
 //! Room for pods that fit nowhere: others are ended for them, or a machine is kept until enough on it has ended by itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Effect, Engine, Nomination, Victim, Waits};
+use crate::class::Class;
 use crate::plugins::{Reason, Wake};
 use crate::pod::PodInfo;
 use crate::preempt::{Budget, preempt};
 use crate::queue::Found;
-use crate::snapshot::Machine;
+use crate::schedule::{held_for_lesser, would_do};
+use crate::snapshot::{Machine, Placed};
 
 /// What ends for a more important pod gets at most this long.
 const GRACE_S: i64 = 10;
@@ -54,6 +57,16 @@ impl Engine {
         true
     }
 
+    /// Whether some of these are there still, and the machine would do without them. One that is cordoned or out of reach would
+    /// not, however long its pods take to end.
+    pub(super) fn will_have_room(&self, class: &Class, machine: Machine, victims: &BTreeSet<Arc<str>>) -> bool {
+        let there = victims.iter().filter_map(|uid| self.snapshot.placement(uid)).filter(|p| p.machine == machine);
+        let mut without: Vec<&Placed> = there.collect();
+        let waits = !without.is_empty();
+        without.extend(held_for_lesser(&self.snapshot, class, machine));
+        waits && would_do(&self.snapshot, class, machine, &without)
+    }
+
     /// A pod that was to make way does not: for whom it was to go, something else is tried after a while.
     pub(super) fn stays(&mut self, victim: &Arc<str>, now_ms: u64) {
         let waits = |nomination: &Nomination| nomination.waits.victims.contains(victim);
@@ -90,15 +103,13 @@ impl Engine {
     /// Of the machines that would be large enough if they were empty, the one with the most room.
     fn nearest(&self, found: &Found) -> Option<Machine> {
         let room = self.snapshot.room();
-        let (ask, all) = (&found.class.ask.main, room.total());
+        let (ask, all) = (&found.class.ask, room.total());
         let short = |machine: &Machine| {
             let mut reasons = Vec::new();
             crate::schedule::refuse(&self.snapshot, &found.class, *machine, &mut reasons);
-            let has = room.has(*machine);
             !reasons.is_empty()
                 && reasons.iter().all(|reason| matches!(reason, Reason::Short { .. }))
-                && ask.cpu_m <= has.cpu_m
-                && ask.memory <= has.memory
+                && room.is_large_enough(ask, *machine)
                 && !self.snapshot.held().get(*machine)
         };
         let free = |machine: &Machine| {

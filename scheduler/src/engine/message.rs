@@ -95,6 +95,8 @@ pub enum BindOutcome {
     Bound(u64),
     /// 409: the allocation or the pod is not what it was.
     Conflict(String),
+    /// 409: its at-most-one claim is another pod's. Nothing that was decided from is in doubt.
+    ClaimHeld(String),
     /// 404.
     Gone,
     /// Any other refusal.

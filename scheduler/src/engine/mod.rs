@@ -205,7 +205,16 @@ impl Engine {
 
     /// When `Decide` will have something to do without any other event.
     pub fn next_due_ms(&self) -> Option<u64> {
-        [self.queue.next_due_ms(), self.gangs.next_due_ms()].into_iter().flatten().min()
+        let of_queue = self.queue.next_due_ms().filter(|_| !self.is_full());
+        [of_queue, self.gangs.next_due_ms()].into_iter().flatten().min()
+    }
+
+    /// What somebody who decides nothing has heard and will not use.
+    pub fn stand_by(&mut self) {
+        if self.queue.sleeping().is_empty() {
+            self.news = News::default();
+        }
+        self.gangs.forget_news();
     }
 
     /// Pods without a machine.

@@ -60,6 +60,7 @@ impl News {
             || wake_on.meets(self.happened)
                 && (self.everywhere
                     || !sleepers.local
+                    || sleepers.class.was_let_go()
                     || self.machines.iter().any(|machine| may_do(snapshot, &sleepers.class, machine)))
     }
 }

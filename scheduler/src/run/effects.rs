@@ -51,6 +51,7 @@ struct BatchResult {
 struct ItemResult {
     code: u16,
     message: String,
+    cause: String,
     resource_version: String,
 }
 
@@ -312,6 +313,7 @@ async fn bind(client: &Client, batch: &[Bind], gang: Option<&str>) -> Vec<BindOu
 fn outcome(item: ItemResult) -> BindOutcome {
     match (item.code, item.resource_version.parse()) {
         (200 | 201, Ok(version)) => BindOutcome::Bound(version),
+        (409, _) if item.cause == "AtMostOneClaimHeld" => BindOutcome::ClaimHeld(item.message),
         (409, _) => BindOutcome::Conflict(item.message),
         (404, _) => BindOutcome::Gone,
         (500.., _) => BindOutcome::Unknown,

@@ -178,6 +178,8 @@ impl Following<'_> {
                 self.decide();
             } else if led {
                 return Ok(());
+            } else {
+                self.engine.stand_by();
             }
             self.effects.flush();
             led = leading;

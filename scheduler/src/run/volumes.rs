@@ -17,9 +17,11 @@ pub(super) async fn write(client: &Client, write: &VolumeWrite) -> Result<(), Ap
             let patch = Patch::Merge(json!({"metadata": meta}));
             client.patch::<Value>(&kinds::PERSISTENT_VOLUME_CLAIM, &ns, &name, patch, None).await.map(drop)
         }
-        VolumeWrite::Take { volume, revision, claim, uid } => {
+        VolumeWrite::Take { volume, revision, claim, uid, is_reserved } => {
             let (ns, name) = split(claim);
-            let annotations = json!({"pv.kubernetes.io/bound-by-controller": "yes"});
+            // What a person wrote stays when the claim is gone; what we write goes with it (a Kubernetes rule).
+            let annotations =
+                if *is_reserved { json!({}) } else { json!({"pv.kubernetes.io/bound-by-controller": "yes"}) };
             let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": ns, "name": name,
                 "uid": uid});
             let patch = Patch::Merge(json!({

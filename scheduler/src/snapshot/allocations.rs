@@ -194,8 +194,8 @@ impl Allocations {
         !was && self.current.get(machine)
     }
 
-    /// A version was read. Returns whether it is news.
-    pub fn applied(&mut self, machine: Machine, read: Version) -> bool {
+    /// A version was read; `was_here`: of a machine that went and came back. Returns whether it is news.
+    pub fn applied(&mut self, machine: Machine, read: Version, was_here: bool) -> bool {
         let known = self.known[machine];
         if read.revision < known.version || (read.revision == known.version && !known.doubted) {
             return false;
@@ -206,7 +206,7 @@ impl Allocations {
         }
         // Without a gap, everything before is as it was known to be; after one, all pods up to here must be told of.
         let follows = known.version > 0 && read.writes == known.writes + 1;
-        let is_first = read.writes == 0;
+        let is_first = read.writes == 0 && known.version == 0 && !was_here;
         let own_floor = if matches!(known.cause, Cause::Pods(_)) && !known.is_own { known.version } else { 0 };
         let pods_floor = if is_first {
             0

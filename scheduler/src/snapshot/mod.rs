@@ -19,7 +19,7 @@ mod topology;
 mod validate;
 pub(crate) mod volumes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::api::{Amounts, Node, Taint};
@@ -54,6 +54,8 @@ pub type Machine = usize;
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Acquired first, and for ever.
 const ZONE_KEY: KeyId = 0;
+/// Names of machines that went, at most.
+const MOST_LEFT: usize = 4096;
 
 #[derive(Debug)]
 pub struct Snapshot {
@@ -85,6 +87,8 @@ pub struct Snapshot {
     /// Machines on which room is held for somebody.
     held: Bits,
     bands: HashMap<String, Band>,
+    /// Machines that went; one that comes back under its name may have pods that were not told of yet.
+    left: VecDeque<String>,
     /// How many placed pods are how important.
     priorities: BTreeMap<Importance, u32>,
 }
@@ -98,6 +102,7 @@ impl Default for Snapshot {
             interner: Interner::default(),
             by_name: HashMap::new(),
             unused: Vec::new(),
+            left: VecDeque::new(),
             names: Vec::new(),
             labels: Vec::new(),
             taints: Vec::new(),
@@ -406,7 +411,8 @@ impl Snapshot {
     /// Returns whether the version is news.
     pub fn allocation_applied(&mut self, name: &str, version: Version) -> bool {
         let machine = self.slot(name);
-        self.allocations.applied(machine, version)
+        let was_here = version.writes == 0 && self.left.iter().any(|left| left == name);
+        self.allocations.applied(machine, version, was_here)
     }
 
     /// A pod of the machine was told of as of a revision. Returns whether the machine may be decided on only now.
@@ -418,6 +424,11 @@ impl Snapshot {
         if let Some(machine) = self.find(name) {
             self.allocations.deleted(machine);
             self.release(machine);
+            self.left.retain(|left| left != name);
+            self.left.push_back(name.to_owned());
+            if self.left.len() > MOST_LEFT {
+                self.left.pop_front();
+            }
         }
     }
 

@@ -151,37 +151,47 @@ impl Snapshot {
     }
 
     /// A priority class's band is this. Pods of the class are counted again where it changed.
-    pub fn class_applied(&mut self, name: &str, label: Option<&str>) {
+    /// Returns whether it was another one.
+    pub fn class_applied(&mut self, name: &str, label: Option<&str>) -> bool {
         let band = Band::read(label);
-        if self.bands.insert(name.to_owned(), band).unwrap_or_default() != band {
+        let is_other = self.bands.insert(name.to_owned(), band).unwrap_or_default() != band;
+        if is_other {
             self.recount(|placed| &*placed.info.class == name);
         }
+        is_other
     }
 
-    pub fn class_deleted(&mut self, name: &str) {
-        if self.bands.remove(name).is_some_and(|band| band != Band::default()) {
+    /// Returns whether its pods were of another band than pods of no class are.
+    pub fn class_deleted(&mut self, name: &str) -> bool {
+        let is_other = self.bands.remove(name).is_some_and(|band| band != Band::default());
+        if is_other {
             self.recount(|placed| &*placed.info.class == name);
         }
+        is_other
     }
 
-    pub fn namespace_applied(&mut self, name: &str, labels: &BTreeMap<String, String>) {
-        self.namespace(name, Some(labels));
+    /// Returns whether its team or its labels were others.
+    pub fn namespace_applied(&mut self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        self.namespace(name, Some(labels))
     }
 
     pub fn namespace_deleted(&mut self, name: &str) {
         self.namespace(name, None);
     }
 
-    fn namespace(&mut self, name: &str, labels: Option<&BTreeMap<String, String>>) {
+    fn namespace(&mut self, name: &str, labels: Option<&BTreeMap<String, String>>) -> bool {
+        let team = self.team(name);
         self.teams.set(name, labels.unwrap_or(&BTreeMap::new()));
+        let is_other_team = self.team(name) != team;
         if !self.matching.namespace(name, labels) {
-            return;
+            return is_other_team;
         }
         let all: Vec<Placed> = self.placed().cloned().collect();
         // Counted out by the old groups and in by the new ones.
         self.match_all(&all, -1);
         self.matching.regroup();
         self.match_all(&all, 1);
+        true
     }
 
     fn match_all(&mut self, all: &[Placed], by: i32) {

@@ -112,6 +112,16 @@ impl Room {
         self.has[machine]
     }
 
+    /// Whether the machine would do if it were empty.
+    pub fn is_large_enough(&self, ask: &Ask, machine: Machine) -> bool {
+        let has = self.has[machine];
+        ask.main.cpu_m <= has.cpu_m
+            && ask.main.memory <= has.memory
+            && ask.ephemeral <= self.has_ephemeral[machine]
+            && ask.pods <= self.has_pods[machine]
+            && ask.others.iter().all(|(id, amount)| *amount <= self.other(machine, *id).has)
+    }
+
     pub fn total(&self) -> Pair {
         self.total
     }

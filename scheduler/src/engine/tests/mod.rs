@@ -6,6 +6,7 @@ mod interleaving;
 pub(super) mod model;
 mod reviews;
 mod storage;
+mod waiting;
 
 use serde_json::json;
 
@@ -172,6 +173,21 @@ fn a_new_machine_needs_no_pod_to_be_seen() {
     assert_eq!(decide(&mut engine, 100), [], "it is not registered");
     engine.step(100, Event::Allocation(allocation("big", 90, 0, None)));
     assert_eq!(told(&decide(&mut engine, 100)), ["bind a@90"], "the pod watch is at 10 still");
+}
+
+#[test]
+fn a_machine_that_comes_back_may_have_pods_that_were_not_told_of() {
+    let mut engine = engine();
+    engine.step(0, Event::NodeGone("m".into()));
+    engine.step(0, Event::AllocationGone("m".into()));
+    engine.step(1, Event::Node(node("m", 90, "2")));
+    engine.step(1, Event::Allocation(allocation("m", 90, 0, None)));
+    engine.step(1, Event::Pod(pod("a", "1", "", json!({}))));
+    assert_eq!(decide(&mut engine, 1), [], "the pod watch is at 10 still");
+    // Bound by somebody before the machine went.
+    engine.step(2, Event::Pod(pod("old", "2", "m", json!({}))));
+    engine.step(2, Event::Reached(Watch::Pods, 89));
+    assert_eq!(told(&decide(&mut engine, 2)), ["explain a: 0/1 machines: 1 short of cpu: wants 1, 0 free"]);
 }
 
 #[test]

@@ -44,8 +44,8 @@ impl Check for Claims {
 pub enum VolumeWrite {
     /// The claim's volume is to be made for this machine.
     Select { claim: Arc<str>, uid: String, revision: String, node: String },
-    /// The volume is for this claim.
-    Take { volume: Arc<str>, revision: String, claim: Arc<str>, uid: String },
+    /// The volume is for this claim; `is_reserved`: as somebody said before, by a `claimRef` without a uid.
+    Take { volume: Arc<str>, revision: String, claim: Arc<str>, uid: String, is_reserved: bool },
 }
 
 /// What is still to be written before a pod with these claims can go to the machine, which would do; `None` when all of them are
@@ -67,6 +67,7 @@ pub fn writes(snapshot: &Snapshot, claims: &[PodClaim], machine: Machine) -> Opt
             revision: volume.revision.clone(),
             claim: key.clone(),
             uid: claim.uid.clone(),
+            is_reserved: volume.claim.is_some(),
         }),
     };
     Some(sources.into_iter().filter_map(write).collect())

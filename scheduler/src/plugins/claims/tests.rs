@@ -161,6 +161,7 @@ fn a_late_claim_takes_a_volume_that_is_there() {
         revision: String::new(),
         claim: "ns/c".into(),
         uid: "c".to_owned(),
+        is_reserved: false,
     };
     assert_eq!(writes, [take], "the smallest that is large enough");
     assert_eq!(written(&cluster, &["c"], "b"), None, "it cannot go there");
