@@ -1,10 +1,10 @@
 //! Which pods a manifest would make, and how many. Pure.
 
 use crate::Misused;
-use crate::render::cell;
 use serde_json::{Map, Value, json};
 
 /// Taints that the DaemonSet controller has its pods tolerate.
+// controllers/src/daemonset/placement.rs has the same; this crate links no controller.
 const TOLERATED: &[(&str, &str)] = &[
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -13,6 +13,8 @@ const TOLERATED: &[(&str, &str)] = &[
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
+/// And this one as well, of pods that share their machine's network.
+const TOLERATED_OF_HOST: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
@@ -74,7 +76,7 @@ fn of(object: &Value) -> Option<Found> {
     let own = pod.as_object_mut()?;
     // A pod that names its machine is asked about as if it did not.
     own.remove("nodeName");
-    mount(own, &spec["volumeClaimTemplates"]);
+    stand_in(own, &spec["volumeClaimTemplates"]);
     if is_daemon {
         tolerate(own);
     }
@@ -97,28 +99,32 @@ fn at_once(job: &Value) -> u64 {
     job["completions"].as_u64().map_or(parallel, |all| parallel.min(all))
 }
 
-/// A StatefulSet's pods mount a claim of each template.
-fn mount(pod: &mut Map<String, Value>, claims: &Value) {
+/// A StatefulSet's pods mount a claim of each template, in place of a volume of that name. The claims are not made yet, and the
+/// scheduler would find them missing: something that any machine has stands in for them, so that the mounts still name a volume.
+fn stand_in(pod: &mut Map<String, Value>, claims: &Value) {
     for claim in claims.as_array().into_iter().flatten() {
-        let name = cell(&claim["metadata"]["name"]);
+        let name = &claim["metadata"]["name"];
         let volumes = pod.entry("volumes").or_insert_with(|| json!([]));
         if let Some(volumes) = volumes.as_array_mut() {
-            volumes.push(json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
+            volumes.retain(|volume| volume["name"] != *name);
+            volumes.push(json!({"name": name, "emptyDir": {}}));
         }
     }
 }
 
 fn tolerate(pod: &mut Map<String, Value>) {
+    let of_host = (pod.get("hostNetwork") == Some(&json!(true))).then_some(TOLERATED_OF_HOST);
     let tolerations = pod.entry("tolerations").or_insert_with(|| json!([]));
     if let Some(tolerations) = tolerations.as_array_mut() {
-        let more = TOLERATED.iter().map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect}));
-        tolerations.extend(more);
+        let all = TOLERATED.iter().copied().chain(of_host);
+        tolerations.extend(all.map(|(key, effect)| json!({"key": key, "operator": "Exists", "effect": effect})));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::cell;
 
     fn template() -> Value {
         json!({"metadata": {"labels": {"app": "a"}, "name": "left-out"}, "spec": {"containers": [{"name": "c"}], "nodeName": "m"}})
@@ -153,13 +159,24 @@ mod tests {
     #[test]
     fn what_controllers_add_is_added() {
         let claims = json!([{"metadata": {"name": "data"}}]);
-        let set = object("StatefulSet", json!({"template": template(), "volumeClaimTemplates": claims}));
+        let mut mounting = template();
+        mounting["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}, {"name": "kept", "configMap": {"name": "c"}}]);
+        let set = object("StatefulSet", json!({"template": mounting, "volumeClaimTemplates": claims}));
         let found = find(&[set]).unwrap();
-        let expect = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+        let expect = json!([{"name": "kept", "configMap": {"name": "c"}}, {"name": "data", "emptyDir": {}}]);
         assert_eq!((&found.template["spec"]["volumes"], found.is_daemon), (&expect, false));
-        let found = find(&[object("DaemonSet", json!({"template": template()}))]).unwrap();
-        assert_eq!(found.template["spec"]["tolerations"].as_array().map(Vec::len), Some(6));
-        assert!(found.is_daemon && found.namespace.as_deref() == Some("n"));
+
+        let tolerated = |host_network: bool| {
+            let mut template = template();
+            template["spec"]["hostNetwork"] = host_network.into();
+            let found = find(&[object("DaemonSet", json!({"template": template}))]).unwrap();
+            assert!(found.is_daemon && found.namespace.as_deref() == Some("n"));
+            let all = found.template["spec"]["tolerations"].as_array().unwrap().clone();
+            all.iter().map(|one| cell(&one["key"])).collect::<Vec<_>>()
+        };
+        assert_eq!(tolerated(false).len(), 6);
+        assert_eq!(tolerated(true).len(), 7);
+        assert_eq!(tolerated(true)[6], "node.kubernetes.io/network-unavailable");
     }
 
     #[test]
