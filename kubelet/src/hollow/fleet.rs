@@ -11,7 +11,7 @@ use gantry_apimachinery::meta::{Object, Uid};
 use gantry_rehearsal::{FleetProfile, Machine as Place, fleet};
 
 use super::lane::Lane;
-use super::machine::{self, Machine, Renewal};
+use super::machine::{self, Machine, Renewal, Reported};
 use super::process::Host;
 use super::projection::SeenNode;
 use super::timers::Timers;
@@ -51,7 +51,7 @@ pub enum Event {
     },
     NodeReported {
         machine: u32,
-        ok: bool,
+        outcome: Reported,
     },
     StatusWritten {
         uid: Uid,
@@ -214,10 +214,16 @@ impl Fleet {
                 self.figures.failures += u64::from(outcome == Renewal::Failed);
                 self.machine(now, machine, machine::Event::Renewed(outcome));
             }
-            Event::NodeReported { machine, ok } => {
+            Event::NodeReported { machine, outcome } => {
                 self.node_writes.ended();
-                self.figures.failures += u64::from(!ok);
-                self.machine(now, machine, machine::Event::Reported { ok });
+                self.figures.failures += u64::from(outcome == Reported::Failed);
+                // A deletion that no watch told of, as when everything was read again, is learnt here. Where a watch did tell,
+                // the machine has registered since, and to do so once more only takes up what is there.
+                let event = match outcome {
+                    Reported::Gone => machine::Event::Gone,
+                    outcome => machine::Event::Reported { ok: outcome == Reported::Done },
+                };
+                self.machine(now, machine, event);
             }
             Event::StatusWritten { uid, outcome } => self.written(now, uid, outcome),
             Event::Deleted { uid, result } => self.deleted(now, uid, result, &mut out),

@@ -34,6 +34,15 @@ pub enum Renewal {
     Failed,
 }
 
+/// What became of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    Done,
+    Failed,
+    /// There is no such Node any more.
+    Gone,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     Register,
@@ -134,7 +143,9 @@ pub fn step(m: &mut Machine, now_ms: u64, event: Event) -> Vec<Effect> {
         // Its Lease goes with it.
         Event::Gone if m.registered => *m = Machine { register: Task::Due(now_ms), ..Machine::new(m.place) },
         Event::Gone => {}
-        Event::Renewed(outcome) => renewed(m, now_ms, outcome),
+        Event::Renewed(outcome) if m.registered => renewed(m, now_ms, outcome),
+        // Of a Lease that went with its Node.
+        Event::Renewed(_) => {}
         Event::Reported { ok } => {
             if ok {
                 m.reported_ms = now_ms;

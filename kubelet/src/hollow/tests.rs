@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::HollowConfig;
 use super::fleet::{Effect, Event, Fleet, Written};
-use super::machine::Renewal;
+use super::machine::{Renewal, Reported};
 use super::projection::slim;
 use crate::api::Pod;
 use crate::pod::Now;
@@ -223,4 +223,16 @@ fn a_machine_that_was_deleted_registers_again() {
     // Node lifecycle said something that is not so.
     b.later(2_000);
     assert_eq!(b.send(Event::Node(seen("m"))), ["report 0"]);
+}
+
+#[test]
+fn a_machine_whose_deletion_nobody_told_registers_again() {
+    let mut b = Bench::ready();
+    assert_eq!(b.later(300_000), ["lease 0 of n", "report 0"]);
+    assert_eq!(b.send(Event::NodeReported { machine: 0, outcome: Reported::Failed }), Vec::<String>::new());
+    assert_eq!(b.later(1_000), ["report 0"]);
+    assert_eq!(b.send(Event::NodeReported { machine: 0, outcome: Reported::Gone }), ["register 0"]);
+    assert_eq!(b.fleet.figures().failures, 1, "it is no failure");
+    assert_eq!(b.send(Event::Renewed { machine: 0, outcome: Renewal::Otherwise }), Vec::<String>::new());
+    assert_eq!(b.send(Event::Registered { machine: 0, uid: Some("m".into()) }), ["lease 0 of m: new"]);
 }

@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::fleet::{Event, Written};
-use super::machine::Renewal;
+use super::machine::{Renewal, Reported};
 use super::{HollowClients, identity};
 use crate::agent::{now, report};
 use crate::api::objects::HeaderOnly;
@@ -68,9 +68,15 @@ impl Writer {
     }
 
     pub async fn report_node(&self, at: u32, machine: Machine) -> Event {
-        let result = self.node_status(&self.clients.writes, machine).await;
-        let result = result.inspect_err(|error| self.failed("a machine's status could not be written", error));
-        Event::NodeReported { machine: at, ok: result.is_ok() }
+        let outcome = match self.node_status(&self.clients.writes, machine).await {
+            Ok(()) => Reported::Done,
+            Err(ApiError::NotFound(_)) => Reported::Gone,
+            Err(error) => {
+                self.failed("a machine's status could not be written", &error);
+                Reported::Failed
+            }
+        };
+        Event::NodeReported { machine: at, outcome }
     }
 
     pub async fn renew(&self, at: u32, machine: Machine, owner: Uid, create: bool) -> Event {
