@@ -33,10 +33,6 @@ pub struct Group {
 }
 
 impl Group {
-    pub fn first(&self) -> Option<Instant> {
-        self.pods.values().map(|pod| pod.bound).min()
-    }
-
     pub fn last(&self) -> Option<Instant> {
         self.pods.values().map(|pod| pod.bound).max()
     }

@@ -33,7 +33,7 @@ pub fn run(lab: &Lab, ledger: &mut Ledger) -> anyhow::Result<()> {
     site.wait_bound(GROUP, count)?;
     let costs = site.costs()?.since(&before);
     let mut waits = super::production_waits(&mut site, production)?;
-    let Some(rate) = super::sustained(&site.group(GROUP)) else { return Ok(()) };
+    let rate = super::sustained(&site.group(GROUP))?;
     let what = format!("burst of {count} raw pods on {machines} hollow machines, reports paused");
     ledger.add(format!("{what}: sustained"), "binds/s", super::at_size(lab, Goal::AtLeast(2_000.0)), rate);
     let goal = super::at_size(lab, Goal::AtMost(1_000.0));

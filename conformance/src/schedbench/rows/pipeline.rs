@@ -9,6 +9,7 @@ use crate::schedbench::shapes;
 use crate::schedbench::site::{Costs, Site, bytes};
 use crate::schedbench::{Lab, Ledger};
 use crate::storebench::figures::Goal;
+use anyhow::Context;
 use std::time::Instant;
 
 const TASKS: u64 = 100_000;
@@ -36,7 +37,8 @@ pub fn run(lab: &Lab, ledger: &mut Ledger) -> anyhow::Result<()> {
     let costs = site.costs()?.since(&before);
     let mut waits = super::production_waits(&mut site, production)?;
     let group = site.group(JOB);
-    let (Some(bound), Some(ready)) = (group.last(), group.last_ready()) else { return Ok(()) };
+    let bound = group.last().context("no task was seen bound")?;
+    let ready = group.last_ready().context("no task was seen ready")?;
     let per_s = |at: Instant| tasks as f64 / at.duration_since(began).as_secs_f64();
     let what = format!("Job of {tasks} tasks on {machines} hollow machines, full pipeline");
     ledger.add(

@@ -8,6 +8,7 @@ use crate::schedbench::shapes::{self, BEFORE, Machine};
 use crate::schedbench::site::{self, Batch, Site};
 use crate::schedbench::{Lab, Ledger};
 use crate::storebench::figures::Goal;
+use anyhow::Context;
 use std::time::Instant;
 
 const PODS: u64 = 300_000;
@@ -31,7 +32,8 @@ pub fn run(lab: &Lab, ledger: &mut Ledger) -> anyhow::Result<()> {
         let began = Instant::now();
         site.start_scheduler()?;
         site.wait_bound(&group, 1)?;
-        let took = site.group(&group).last().map_or(0.0, |at| at.duration_since(began).as_secs_f64());
+        let bound = site.group(&group).last().context("the new pod was not seen bound")?;
+        let took = bound.duration_since(began).as_secs_f64();
         let goal = super::at_size(lab, Goal::AtMost(5.0));
         ledger.add(format!("{what}: from its start to the first bind"), "s", goal, took);
         ledger.free(format!("{what}: its resident memory then"), "MB", site.scheduler_mb()?);

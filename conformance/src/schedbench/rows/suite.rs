@@ -9,6 +9,7 @@ use crate::schedbench::shapes::{self, BEFORE, MEASURED, Machine, Pod};
 use crate::schedbench::site::{self, Batch, Site, bytes, pod_name};
 use crate::schedbench::{Lab, Ledger};
 use crate::storebench::figures::Goal;
+use anyhow::Context;
 use http::Method;
 use serde_json::json;
 use std::time::Duration;
@@ -24,18 +25,20 @@ pub fn run(lab: &Lab, shape: &Shape, ledger: &mut Ledger) -> anyhow::Result<()> 
     all_waiting(lab, shape, ledger)
 }
 
-fn title(shape: &Shape) -> String {
-    let (count, _) = shape.measured;
-    let machines = shape.machines.iter().map(|(count, _)| count).max().unwrap_or(&0);
+/// With the counts that were measured.
+fn title(lab: &Lab, shape: &Shape) -> String {
+    let count = lab.scaled(shape.measured.0);
+    let machines = lab.scaled(shape.machines.iter().map(|(count, _)| *count).max().unwrap_or(0));
     match shape.published {
         "" => format!("{}: {count} pods, {machines} machines", shape.name),
         published => format!("{}: {count} pods, {machines} machines ({published})", shape.name),
     }
 }
 
-fn rate(ledger: &mut Ledger, shape: &Shape, how: &str, value: f64) {
-    let figure = format!("{}, {how}", title(shape));
-    match shape.floor {
+/// Beside the published floor, which is of the whole size alone.
+fn rate(lab: &Lab, ledger: &mut Ledger, shape: &Shape, how: &str, value: f64) {
+    let figure = format!("{}, {how}", title(lab, shape));
+    match shape.floor.filter(|_| lab.scale >= 1.0) {
         Some(floor) => ledger.beside(figure, floor, shape.goal, value),
         None => ledger.free(figure, "pods/s", value),
     }
@@ -52,14 +55,15 @@ fn while_created(lab: &Lab, shape: &Shape, ledger: &mut Ledger) -> anyhow::Resul
     churn.map_or(Ok(vec![]), Paced::stop)?;
     let group = site.group(GROUP);
     let mut waits = site::waits(&group, GROUP, &sent);
-    let (Some(first), Some(last)) = (sent.iter().min(), group.last()) else { return Ok(()) };
-    rate(ledger, shape, "created meanwhile", count as f64 / last.duration_since(*first).as_secs_f64());
+    let (first, last) = sent.iter().min().zip(group.last()).context("no pod was seen bound")?;
+    rate(lab, ledger, shape, "created meanwhile", count as f64 / last.duration_since(*first).as_secs_f64());
     let creating = sent.iter().max().map_or(0.0, |at| at.duration_since(*first).as_secs_f64());
     ledger.free(format!("{}: creates alone", shape.name), "pods/s", count as f64 / creating.max(1e-3));
     ledger.latencies(&format!("{}: created to bound", shape.name), Goal::Free, &mut waits);
     ledger.costs(&format!("{}, created meanwhile", shape.name), &costs, count);
     let conflicts = site.conflicts()? - conflicts;
     ledger.free(format!("{}: binds decided again", shape.name), "times", conflicts);
+    cut_off(&site, ledger, shape, "created meanwhile");
     Ok(())
 }
 
@@ -76,11 +80,16 @@ fn all_waiting(lab: &Lab, shape: &Shape, ledger: &mut Ledger) -> anyhow::Result<
     site.wait_bound(GROUP, count)?;
     let costs = site.costs()?.since(&before);
     churn.map_or(Ok(vec![]), Paced::stop)?;
-    if let Some(value) = super::sustained(&site.group(GROUP)) {
-        rate(ledger, shape, "all waiting", value);
-        ledger.costs(&format!("{}, all waiting", shape.name), &costs, (count - already).max(1));
-    }
+    let value = super::sustained(&site.group(GROUP))?;
+    rate(lab, ledger, shape, "all waiting", value);
+    ledger.costs(&format!("{}, all waiting", shape.name), &costs, (count - already).max(1));
+    cut_off(&site, ledger, shape, "all waiting");
     Ok(())
+}
+
+fn cut_off(site: &Site, ledger: &mut Ledger, shape: &Shape, how: &str) {
+    let figure = format!("{}, {how}: watches of the measurement cut off", shape.name);
+    ledger.free(figure, "times", site.cut_off(GROUP) as f64);
 }
 
 fn namespaces(shape: &Shape) -> Vec<String> {
