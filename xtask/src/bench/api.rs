@@ -3,6 +3,7 @@
 use super::Wanted;
 use super::plot::{self, Bar};
 use super::report::{Figure, Goal, OURS, Program, Report, cell, goal};
+use super::spread::grouped;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -30,6 +31,7 @@ fn markdown(report: &Report, command: &str) -> String {
          memory is PSS, \"TLS aside\" subtracts what the same cipher costs over memory. Medians, in brackets the least and the most."
     );
     report.tell_apart(&mut text);
+    let _ = writeln!(text);
     let (judged, free): (Vec<_>, Vec<_>) = report.results.figures.iter().partition(|figure| figure.goal != Goal::Free);
     let _ = writeln!(text, "| | rounds | Gantry | goal | |\n|---|---:|---:|---|---|");
     for figure in judged {
@@ -50,7 +52,7 @@ fn markdown(report: &Report, command: &str) -> String {
 fn line(figure: &Figure) -> String {
     let unit = if figure.unit.is_empty() { String::new() } else { format!(", {}", figure.unit) };
     let spread = figure.spread(OURS);
-    format!("| {}{unit} | {} | {} |", figure.figure, spread.count(), cell(&spread))
+    format!("| {}{unit} | {} | {} |", grouped(&figure.figure), spread.count(), cell(&spread))
 }
 
 /// One bar for every goal: how many times better than it the figure is.

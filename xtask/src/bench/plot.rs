@@ -156,6 +156,41 @@ pub fn lines(unit: &str, along: &Along, panels: &[Panel]) -> String {
     close(svg)
 }
 
+/// Panels of upright bars in groups, one group a point and one bar in it a line; the value is counted from nothing.
+pub fn groups(unit: &str, along: &Along, panels: &[Panel]) -> String {
+    const LEFT: f64 = 90.0;
+    const RIGHT: f64 = WIDTH - 170.0;
+    const HEIGHT: f64 = 200.0;
+    const STEP: f64 = 290.0;
+    let mut svg = open(STEP * panels.len() as f64 + 10.0);
+    let group = (RIGHT - LEFT) / along.points.len().max(1) as f64;
+    for (index, panel) in panels.iter().enumerate() {
+        let top = STEP * index as f64 + 44.0;
+        let bottom = top + HEIGHT;
+        let most = panel.lines.iter().flat_map(|line| line.points.iter().copied()).fold(f64::MIN_POSITIVE, f64::max);
+        text(&mut svg, 12.0, top - 20.0, "title", &format!("{}, {unit}", panel.title));
+        let width = group * 0.7 / panel.lines.len().max(1) as f64;
+        for (nth, (line, colour)) in panel.lines.iter().zip(LINE_COLOURS.iter().cycle()).enumerate() {
+            for (point, value) in line.points.iter().enumerate() {
+                let height = value / most * (HEIGHT - 20.0);
+                let (x, y) = (LEFT + group * (point as f64 + 0.15) + width * nth as f64, bottom - height);
+                let size = format!(r#"width="{:.1}" height="{height:.1}""#, width - 2.0);
+                let _ = writeln!(svg, r#"<rect x="{x:.1}" y="{y:.1}" {size} fill="{colour}"/>"#);
+                text(&mut svg, x + width / 2.0, y - 5.0, "middle", &short(*value));
+            }
+            let key = top + 4.0 + 20.0 * nth as f64;
+            let _ = writeln!(svg, r#"<rect x="{RIGHT}" y="{key:.1}" width="12" height="12" fill="{colour}"/>"#);
+            text(&mut svg, RIGHT + 18.0, key + 11.0, "start", &line.label);
+        }
+        rule(&mut svg, (LEFT, bottom), (RIGHT, bottom), "axis");
+        for (point, name) in along.points.iter().enumerate() {
+            text(&mut svg, LEFT + group * (point as f64 + 0.5), bottom + 18.0, "middle", name);
+        }
+        text(&mut svg, LEFT.midpoint(RIGHT), bottom + 36.0, "middle", &along.title);
+    }
+    close(svg)
+}
+
 /// The nearest place where a label does not lie on one before it.
 fn apart(taken: &mut Vec<f64>, wanted: f64) -> f64 {
     const ROOM: f64 = 16.0;
@@ -234,6 +269,17 @@ mod tests {
             (widths[0].parse::<f64>().unwrap() - 2.0 * widths[1].parse::<f64>().unwrap()).abs() < 0.2,
             "{widths:?}"
         );
+    }
+
+    #[test]
+    fn grouped_bars_are_as_high_as_their_values() {
+        let line = |label: &str, points: [f64; 2]| Line { label: label.into(), points: points.into() };
+        let panel = Panel { title: "P".into(), lines: vec![line("x", [10.0, 0.0]), line("y", [5.0, 2.5])] };
+        let along = Along { title: "A".into(), points: vec!["one".into(), "two".into()] };
+        let svg = groups("%", &along, &[panel]);
+        let bars = svg.lines().filter(|line| line.starts_with("<rect x=") && !line.contains("height=\"12\""));
+        let heights: Vec<f64> = bars.map(|bar| bar.split('"').nth(7).unwrap().parse().unwrap()).collect();
+        assert_eq!(heights, [180.0, 0.0, 90.0, 45.0]);
     }
 
     #[test]

@@ -136,7 +136,6 @@ impl Report {
             let rows: Vec<_> = self.apart.iter().map(String::as_str).collect();
             let _ = writeln!(text, "Measured in runs of their own: {}.", rows.join(", "));
         }
-        let _ = writeln!(text);
     }
 
     pub fn tell_failures(&self, text: &mut String) {

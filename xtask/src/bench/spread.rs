@@ -51,15 +51,26 @@ pub fn short(value: f64) -> String {
 
 fn thousands(digits: &str) -> String {
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits), |digits| ("-", digits));
-    if digits.len() < 5 {
-        return format!("{sign}{digits}");
-    }
     let mut text = sign.to_owned();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
+    }
+    text
+}
+
+/// A name with the thousands of its whole numbers apart; numbers that are part of a word, as `5000Nodes`, stay as they are.
+pub fn grouped(name: &str) -> String {
+    let in_word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
+    let mut text = String::new();
+    for word in name.split_inclusive(|c| !in_word(c)) {
+        let number = word.trim_end_matches(|c| !in_word(c));
+        match number.is_empty() || !number.chars().all(|c| c.is_ascii_digit()) {
+            true => text.push_str(word),
+            false => text.push_str(&(thousands(number) + &word[number.len()..])),
+        }
     }
     text
 }
@@ -79,6 +90,17 @@ mod tests {
     #[test]
     fn digits_that_mean_something() {
         let all = [0.0, 0.1234, 1.234, 12.34, 123.4, 1234.5, 12345.6, 1234567.0, -12345.0].map(short);
-        assert_eq!(all, ["0", "0.123", "1.23", "12.3", "123", "1234", "12,346", "1,234,567", "-12,345"]);
+        assert_eq!(all, ["0", "0.123", "1.23", "12.3", "123", "1,234", "12,346", "1,234,567", "-12,345"]);
+    }
+
+    #[test]
+    fn numbers_in_names_are_written_alike() {
+        let check = |name: &str, expect: &str| assert_eq!(grouped(name), expect);
+        check(
+            "basic-10k: 10000 pods, 5000 machines (A/5000Nodes_10000Pods)",
+            "basic-10k: 10,000 pods, 5,000 machines (A/5000Nodes_10000Pods)",
+        );
+        check("it would need for 2000/s: p99.9, 300000", "it would need for 2,000/s: p99.9, 300,000");
+        check("", "");
     }
 }

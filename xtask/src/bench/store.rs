@@ -4,7 +4,7 @@
 use super::Wanted;
 use super::plot::{self, Bar};
 use super::report::{Figure, Goal, OURS, Program, Report, cell, goal};
-use super::spread::shown;
+use super::spread::{grouped, shown};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -52,6 +52,7 @@ fn introduce(text: &mut String, report: &Report, command: &str) {
          connections to all members; who is first alternates. Medians, in brackets the least and the most."
     );
     report.tell_apart(text);
+    let _ = writeln!(text);
 }
 
 fn line(figure: &Figure, rivals: &[&str]) -> String {
@@ -61,7 +62,7 @@ fn line(figure: &Figure, rivals: &[&str]) -> String {
     let theirs: String = rivals.iter().map(|rival| format!(" {} |", cell(&figure.spread(rival)))).collect();
     let rounds = ours.count().max(rivals.first().map_or(0, |rival| figure.spread(rival).count()));
     let ratio = shown(figure.ratio(rivals.first().copied()));
-    format!("| {name}{unit} | {rounds} | {} |{theirs} {ratio} |", cell(&ours))
+    format!("| {}{unit} | {rounds} | {} |{theirs} {ratio} |", grouped(name), cell(&ours))
 }
 
 /// One bar for every figure that is to be a multiple or a part of etcd's: how many times better ours is.

@@ -93,6 +93,26 @@ fn decisions(shape: &str, machines: u64) -> String {
     format!("core alone, {shape}: decisions beside {machines} machines")
 }
 
+/// Beside how many machines, if that is what a figure is about; and the kind of pods.
+pub fn beside(figure: &Figure) -> Option<(&str, u64)> {
+    let (kind, rest) = figure.figure.split_once(": decisions beside ")?;
+    Some((kind, rest.strip_suffix(" machines")?.parse().ok()?))
+}
+
+/// Kind by kind as they came, from the smallest cluster to the largest.
+pub fn by_size(mut figures: Vec<&Figure>) -> Vec<&Figure> {
+    let mut kinds: Vec<&str> = Vec::new();
+    for (kind, _) in figures.iter().filter_map(|figure| beside(figure)) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    figures.sort_by_key(|figure| {
+        beside(figure).map(|(kind, machines)| (kinds.iter().position(|known| *known == kind), machines))
+    });
+    figures
+}
+
 /// Decisions a second by the number of machines.
 pub fn growth(report: &Report) -> String {
     let of = |shape: &str, machines: u64| {
@@ -132,5 +152,16 @@ mod tests {
         assert_eq!(by("snapshot of 10000 machines and 300000 pods").unwrap().met(None), Some(true));
         assert!(by("core alone, mix: placements").is_none());
         assert!(by("core alone, mix: decisions beside 100 machines").is_some());
+    }
+
+    #[test]
+    fn clusters_grow_from_small_to_large_kind_by_kind() {
+        let sizes = [("mix", 10_000), ("basic", 10_000), ("mix", 100), ("basic", 50_000), ("basic", 1_000)];
+        let text: Vec<String> = sizes.iter().map(|(shape, machines)| line(shape, *machines, 7.0)).collect();
+        let figures = figures(&parse(&text.join("\n")).unwrap());
+        let sorted = by_size(figures.iter().filter(|figure| beside(figure).is_some()).collect());
+        let sorted: Vec<_> = sorted.into_iter().filter_map(beside).collect();
+        let (mix, basic) = ("core alone, mix", "core alone, basic");
+        assert_eq!(sorted, [(mix, 100), (mix, 10_000), (basic, 1_000), (basic, 10_000), (basic, 50_000)]);
     }
 }

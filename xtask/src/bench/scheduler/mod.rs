@@ -1,5 +1,5 @@
 //! The section of the scheduler: the decision core alone, the published suite's rows beside their floors, bursts, starts, and what
-//! each pod costs; five plots.
+//! each pod costs; four plots.
 
 mod core;
 mod quality;
@@ -7,7 +7,7 @@ mod quality;
 use super::Wanted;
 use super::plot::{self, Bar};
 use super::report::{Figure, Goal, OURS, Program, Report, cell, goal};
-use super::spread::shown;
+use super::spread::{grouped, shown};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -38,12 +38,14 @@ pub fn run(root: &Path, wanted: &Wanted) -> anyhow::Result<()> {
     report.close(root, "scheduler", &markdown(&report, &command, stranded))
 }
 
-/// Unless only other rows are asked for.
+/// Unless only other rows are asked for. A name that ends in * stands for all that begin so, as the measuring program has it.
 fn wants_core(further: &[String]) -> bool {
     let words = further.iter().flat_map(|word| word.split('='));
     let words: Vec<&str> = words.collect();
     let asked: Vec<&str> = words.windows(2).filter(|pair| pair[0] == "--only").map(|pair| pair[1]).collect();
-    asked.is_empty() || asked.contains(&core::ROW)
+    let matches =
+        |asked: &&str| asked.strip_suffix('*').map_or(*asked == core::ROW, |begin| core::ROW.starts_with(begin));
+    asked.is_empty() || asked.iter().any(matches)
 }
 
 fn markdown(report: &Report, command: &str, stranded: bool) -> String {
@@ -54,19 +56,25 @@ fn markdown(report: &Report, command: &str, stranded: bool) -> String {
         "The core alone is one thread without I/O. In all other rows `gantry scheduler`, `gantry apiserver` and one member of each store \
          group are processes of their own with TLS, their own identities and fsync, beside one load generator on the same machine. \
          Machines of the suite's rows have no agents; those of bursts are `gantry hollow`'s, with Leases and Events. *Created to bound* \
-         counts from when the create was sent until a watcher saw the bind. A bind *decided again* is one that met another write of its \
+         counts from when the create was sent until a watcher saw the bind. *All waiting* and *sustained* are rates of pods that were \
+         there before the scheduler: its first request may bind 256 of them at one moment, so the time begins when 256 are seen bound \
+         and ends with the last, and those 256 do not count. A bind *decided again* is one that met another write of its \
          machine. CPU is from `/proc/PID/stat`. Medians, in brackets the least and the most."
     );
     report.tell_apart(&mut text);
     let (core, rest): (Vec<&Figure>, Vec<_>) =
         report.results.figures.iter().partition(|figure| figure.row == core::ROW);
-    let (core, growth): (Vec<_>, Vec<_>) =
-        core.into_iter().partition(|figure| !figure.figure.contains("decisions beside"));
+    let (growth, core): (Vec<_>, Vec<_>) = core.into_iter().partition(|figure| core::beside(figure).is_some());
+    let growth = core::by_size(growth);
     let (floors, rest): (Vec<_>, Vec<_>) =
         rest.into_iter().partition(|figure| matches!(figure.goal, Goal::RatioAtLeast(_)));
     let (judged, free): (Vec<_>, Vec<_>) = rest.into_iter().partition(|figure| figure.goal != Goal::Free);
     if !core.is_empty() {
-        goals(&mut text, "The decision core, with 10,000 machines and 300,000 pods on them:", &core);
+        goals(
+            &mut text,
+            "The decision core, with 10,000 machines and 300,000 pods on them, a third of which have the row's own rules:",
+            &core,
+        );
         table(&mut text, "As a cluster grows, thirty pods on each machine:", &growth);
         let _ = writeln!(text, "\n![Decisions as a cluster grows]({GROWTH})");
     }
@@ -93,8 +101,8 @@ fn published(text: &mut String, report: &Report, floors: &[&Figure]) {
         "\nThe shapes of kube-scheduler's own benchmark, through API server and store. Its floors are the `threshold`s of \
          `test/integration/scheduler_perf/*/performance-config.yaml` in kubernetes/kubernetes, below which its own run fails: on \
          its project's machines, the API server in the same process, without TLS. *Created meanwhile* counts, as it does, from the \
-         first create to the last bind, on two processors that creating shares; *all waiting* from the first bind to the last of \
-         pods that were there before the scheduler.\n"
+         first create to the last bind, on two processors that creating shares; *all waiting*, of pods \
+         that were there before the scheduler, is placing alone.\n"
     );
     let _ = writeln!(
         text,
@@ -103,7 +111,7 @@ fn published(text: &mut String, report: &Report, floors: &[&Figure]) {
     for figure in floors {
         let (ours, theirs) = (figure.spread(OURS), peer.and_then(|peer| figure.spread(peer).median()));
         let (ratio, word) = (shown(figure.ratio(peer)), verdict(figure, peer));
-        let (name, count, goal) = (&figure.figure, ours.count(), goal(figure.goal));
+        let (name, count, goal) = (grouped(&figure.figure), ours.count(), goal(figure.goal));
         let _ =
             writeln!(text, "| {name} | {count} | {} | {} | {ratio} | {goal} | {word} |", cell(&ours), shown(theirs));
     }
@@ -138,7 +146,7 @@ fn table(text: &mut String, title: &str, figures: &[&Figure]) {
 fn line(figure: &Figure) -> String {
     let unit = if figure.unit.is_empty() { String::new() } else { format!(", {}", figure.unit) };
     let spread = figure.spread(OURS);
-    format!("| {}{unit} | {} | {} |", figure.figure, spread.count(), cell(&spread))
+    format!("| {}{unit} | {} | {} |", grouped(&figure.figure), spread.count(), cell(&spread))
 }
 
 /// One bar for every row that has a floor.

@@ -54,7 +54,7 @@ fn draw(text: &str) -> anyhow::Result<String> {
         panel("CPU left over in a full cluster", |row| row.sampled.cpu, |row| row.exhaustive.cpu),
         panel("Memory left over in a full cluster", |row| row.sampled.memory, |row| row.exhaustive.memory),
     ];
-    Ok(plot::lines("% of the cluster", &along, &panels))
+    Ok(plot::groups("% of the cluster", &along, &panels))
 }
 
 #[cfg(test)]
@@ -65,7 +65,9 @@ mod tests {
     fn rows_become_a_plot_and_no_rows_an_error() {
         let row = r#"{"band":"batch","seed":1,"sampled":{"cpu":24,"memory":260},"exhaustive":{"cpu":26,"memory":259}}"#;
         let svg = draw(&format!("running 1 test\n{row}\n")).unwrap();
-        assert!(svg.contains("batch, workload 1") && svg.contains("a sample of 5 %"));
+        assert!(
+            svg.contains("batch, workload 1") && svg.contains(">a sample of 5 %</text>") && !svg.contains("polyline")
+        );
         assert!(draw("running 1 test\n").is_err());
     }
 }

@@ -45,8 +45,9 @@ fn whole() -> Report {
 fn each_table_has_its_figures_and_verdicts() {
     let text = markdown(&whole(), "the command", false);
     assert!(text.contains("| core alone, basic: placements, /s | 1 | 30,000 | ≥ 20,000 | met |"), "{text}");
-    let row = "all waiting | 3 | 2000 (1000–3000) | 500 | 4.00 | ≥ 3 × | met |";
-    assert!(text.contains(row), "{text}");
+    let row = "all waiting | 3 | 2,000 (1,000–3,000) | 500 | 4.00 | ≥ 3 × | met |";
+    assert!(text.contains(row) && text.contains("| basic-10k: 10,000 pods (S/N), all waiting |"), "{text}");
+    assert!(!text.contains("\n\n\n"), "{text}");
     assert!(text.contains("| from its start, /s | 1 | 6.00 | ≤ 5.00 | **missed** |"), "{text}");
     assert!(text.contains("| binds decided again, /s | 1 | 0 |\n"), "{text}");
     assert!(!text.contains("stranded.svg"));
@@ -62,7 +63,7 @@ fn bars_are_named_by_row() {
 #[test]
 fn the_core_runs_unless_only_others_are_wanted() {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let all = ["", "--scale 0.5", "--only core", "--only=core", "--only spread --only core"].map(words);
+    let all = ["", "--scale 0.5", "--only core", "--only=core", "--only spread --only core", "--only co*"].map(words);
     assert!(all.iter().all(|further| wants_core(further)), "{all:?}");
-    assert!(!wants_core(&words("--only spread")) && !wants_core(&words("--only=burst --only start")));
+    assert!(!wants_core(&words("--only spread")) && !wants_core(&words("--only=burst --only start --only b*")));
 }
