@@ -1,8 +1,9 @@
 //! Makes room for a pod that fits nowhere: on one machine, the fewest and least important pods of less importance.
 //! Decides who must go; never ends anybody itself. A production pod never goes for another production pod.
 //!
-//! For production: fewest broken budgets, then fewest victims, of the lowest band, started last. For other pods as Kubernetes
-//! has it ("Pod Priority and Preemption"): fewest broken budgets, then the lowest highest priority, the lowest sum, the fewest.
+//! For production: fewest broken budgets, then fewest victims, of the lowest band, of the lowest sum of priorities, started last. For
+//! other pods as Kubernetes has it ("Pod Priority and Preemption"): fewest broken budgets, then the lowest highest priority, the
+//! lowest sum, the fewest, started last.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
