@@ -81,8 +81,8 @@ impl Access {
     }
 }
 
-fn named() -> Option<PathBuf> {
-    // As kubectl, but for one file: what is written is never merged from many.
+/// The file that `KUBECONFIG` names. As kubectl, but for one file: of several it is the first, and they are never merged.
+pub fn named() -> Option<PathBuf> {
     let names = std::env::var_os("KUBECONFIG").filter(|text| !text.is_empty())?;
     std::env::split_paths(&names).next()
 }

@@ -12,7 +12,7 @@ mod render;
 mod resources;
 mod why;
 
-pub use access::Access;
+pub use access::{Access, named as kubeconfig_named};
 pub use changes::{Since, diff};
 pub use explain::{Fit, Manner, explain, fits};
 pub use get::{Form, Get, get};

@@ -57,8 +57,8 @@ pub struct FleetArgs {
     /// What machines' classes and pods' lives are drawn from
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub seed: u64,
-    /// The number of the first machine: further processes continue the same fleet
-    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    /// The number of the first machine: further processes continue the same fleet, of at most 131,072 in all
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(..=131_071))]
     pub first: u32,
     /// Begin with the reports of pods' statuses paused
     #[arg(long)]
@@ -81,7 +81,7 @@ pub struct FleetArgs {
     /// Seconds between two lines about the fleet; 0: none
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub report_s: u64,
-    /// Where that is
+    /// The data directory: where everything is kept
     // Not the flattened flag of others: clap takes a group with another one inside for absent.
     #[arg(long, env = "GANTRY_DATA_DIR", default_value = crate::datadir::DEFAULT, value_name = "DIR")]
     pub data_dir: PathBuf,
@@ -127,7 +127,7 @@ pub struct WorkloadArgs {
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub in_flight: u16,
     /// Who creates it [default: KUBECONFIG, or this machine's administrator]
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE", hide_env = true)]
+    #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub data: DataArgs,

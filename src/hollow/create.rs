@@ -60,6 +60,7 @@ pub async fn all(client: &Client, profile: &WorkloadProfile, seed: u64, pods: u6
     say!("{}", tally.line(pods, began.elapsed()));
     match tally.why {
         None => Ok(()),
+        Some(why) if tally.refused == 1 => anyhow::bail!("one object was refused: {why}"),
         Some(why) => anyhow::bail!("{} objects were refused, such as this one: {why}", tally.refused),
     }
 }
@@ -98,9 +99,9 @@ impl Tally {
             self.pods,
             took.as_secs_f64()
         );
-        for (count, what) in [(self.there, "were there already"), (self.refused, "were refused")] {
+        for (count, what) in [(self.there, "there already"), (self.refused, "refused")] {
             if count > 0 {
-                line.push_str(&format!("; {count} {what}"));
+                line.push_str(&format!("; {count} {} {what}", if count == 1 { "was" } else { "were" }));
             }
         }
         line
@@ -135,13 +136,16 @@ fn kind(manifest: &Value) -> &'static Kind {
 
 async fn create(client: &Client, manifest: Value) -> Fate {
     let (kind, namespace) = (kind(&manifest), manifest["metadata"]["namespace"].as_str().unwrap_or_default());
-    let mut tries = 0;
+    let (mut tries, mut unknown) = (0, false);
     loop {
         match client.create::<serde::de::IgnoredAny>(kind, namespace, &manifest).await {
             Ok(_) => return Fate::Created { pods: pods_of(&manifest) },
+            // An earlier try that nobody answered for has made it.
+            Err(ApiError::AlreadyExists(_)) if unknown => return Fate::Created { pods: pods_of(&manifest) },
             Err(ApiError::AlreadyExists(_)) => return Fate::There,
             Err(error) if error.is_transient() && tries < TRIES => {
                 tries += 1;
+                unknown |= may_be_done(&error);
                 tokio::time::sleep(SECOND / 20 * tries.min(20)).await;
             }
             Err(error) => return Fate::Refused(error.chain()),
@@ -149,9 +153,24 @@ async fn create(client: &Client, manifest: Value) -> Fate {
     }
 }
 
+/// Whether a create that ended so may have happened all the same.
+fn may_be_done(error: &ApiError) -> bool {
+    !matches!(error, ApiError::TooManyRequests { .. })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_and_many_are_told_apart() {
+        let mut tally = Tally::default();
+        tally.take(Fate::Created { pods: 3 });
+        tally.take(Fate::There);
+        (0..2).for_each(|_| tally.take(Fate::Refused("no".to_owned())));
+        let line = tally.line(4, Duration::from_secs(2));
+        assert!(line.ends_with("; 1 was there already; 2 were refused"), "{line}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn objects_come_at_their_rate_and_catch_up() {

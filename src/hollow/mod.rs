@@ -12,7 +12,7 @@ use crate::say::say;
 use crate::stop;
 use gantry_apimachinery::kinds;
 use gantry_client::{ApiError, Client, ListOptions};
-use gantry_kubelet::hollow::{HollowClients, HollowConfig};
+use gantry_kubelet::hollow::{HollowClients, HollowConfig, MOST};
 use gantry_rehearsal::{FleetProfile, workload as rehearsed};
 use std::path::{Path, PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,6 +47,7 @@ fn read(path: &Path) -> Result<String, Problem> {
 }
 
 async fn machines(args: FleetArgs) -> anyhow::Result<()> {
+    numbers(&args)?;
     let profile = match &args.profile {
         None => FleetProfile::built_in(),
         Some(path) => FleetProfile::parse(&read(path)?)
@@ -78,6 +79,16 @@ async fn machines(args: FleetArgs) -> anyhow::Result<()> {
     let paused = pauses(args.pause_reports)?;
     gantry_kubelet::hollow::run(config, clients, paused, stop::signal_token()?).await;
     Ok(())
+}
+
+/// Each machine has an address of its own.
+fn numbers(args: &FleetArgs) -> Result<(), Problem> {
+    if args.first.saturating_add(args.nodes) <= MOST {
+        return Ok(());
+    }
+    Err(Problem::new(format!(
+        "--first and --nodes together: a fleet has at most {MOST} machines, each with its own address"
+    )))
 }
 
 fn kubeconfig(args: &FleetArgs) -> anyhow::Result<PathBuf> {
@@ -127,4 +138,23 @@ fn pauses(begin: bool) -> anyhow::Result<watch::Receiver<bool>> {
         }
     });
     Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn no_two_machines_of_a_fleet_have_one_address() {
+        let check = |first: &str, nodes: &str, fits: bool| {
+            let cli = Cli::parse_from(["gantry", "hollow", "--first", first, "--nodes", nodes]);
+            let Command::Hollow(hollow) = cli.command else { panic!("not hollow") };
+            assert_eq!(numbers(&hollow.fleet.unwrap()).is_ok(), fits, "{first} {nodes}");
+        };
+        check("0", "100000", true);
+        check("131071", "1", true);
+        check("131071", "2", false);
+    }
 }

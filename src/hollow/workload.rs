@@ -15,9 +15,10 @@ use std::path::Path;
 pub async fn run(args: WorkloadArgs) -> anyhow::Result<()> {
     let profile = profile(&args.profile)?;
     if let Some(out) = &args.out {
-        return print(&profile, &args, out).with_context(|| out.display().to_string());
+        let sink = open(out)?;
+        return print(&profile, &args, sink).with_context(|| out.display().to_string());
     }
-    let kubeconfig = match args.kubeconfig {
+    let kubeconfig = match args.kubeconfig.or_else(gantry_inspect::kubeconfig_named) {
         Some(path) => path,
         None => DataDir::new(&args.data.data_dir)?.kubeconfig(),
     };
@@ -39,11 +40,16 @@ fn profile(name: &str) -> Result<WorkloadProfile, Problem> {
     WorkloadProfile::parse(&read(path)?).map_err(|problem| Problem::new(format!("--profile {name}: {problem}")))
 }
 
-fn print(profile: &WorkloadProfile, args: &WorkloadArgs, out: &Path) -> std::io::Result<()> {
-    let sink: Box<dyn Write> = match out == Path::new("-") {
-        true => Box::new(std::io::stdout().lock()),
-        false => Box::new(File::create(out)?),
-    };
+/// A file that the person named, as the profile is: one that cannot be opened is theirs to put right.
+fn open(out: &Path) -> Result<Box<dyn Write>, Problem> {
+    if out == Path::new("-") {
+        return Ok(Box::new(std::io::stdout().lock()));
+    }
+    let file = File::create(out).map_err(|error| Problem::new(format!("--out {}: {error}", out.display())))?;
+    Ok(Box::new(file))
+}
+
+fn print(profile: &WorkloadProfile, args: &WorkloadArgs, sink: Box<dyn Write>) -> std::io::Result<()> {
     match lines(profile, args, BufWriter::new(sink)) {
         // Who reads has seen enough, as `| head` has.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

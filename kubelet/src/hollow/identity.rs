@@ -17,8 +17,11 @@ use crate::runtime::{ImageSeen, RuntimeHealth, RuntimeVersion};
 const MACHINES: u32 = u32::from_be_bytes([198, 18, 0, 0]);
 const PODS: u32 = u32::from_be_bytes([100, 64, 0, 0]);
 
+/// Machines with numbers below this have addresses of their own.
+pub const MOST: u32 = 1 << 17;
+
 pub fn machine_ip(number: u32) -> Ipv4Addr {
-    Ipv4Addr::from(MACHINES + number % (1 << 17))
+    Ipv4Addr::from(MACHINES + number % MOST)
 }
 
 /// The address of a machine's n-th pod: in the Node's own range, if it was given one.
@@ -145,5 +148,6 @@ mod tests {
         assert_eq!(pod_ip(9_999, None, 252).to_string(), "100.103.15.254");
         assert_eq!(pod_ip(1, Some("10.244.7.0/24"), 3).to_string(), "10.244.7.5");
         assert_eq!(machine_ip(9_999).to_string(), "198.18.39.15");
+        assert_eq!(machine_ip(MOST - 1).to_string(), "198.19.255.255");
     }
 }

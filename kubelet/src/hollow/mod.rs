@@ -18,6 +18,8 @@ mod writes;
 #[cfg(test)]
 mod tests;
 
+pub use identity::MOST;
+
 use gantry_client::Client;
 use gantry_rehearsal::FleetProfile;
 use tokio::sync::watch;
