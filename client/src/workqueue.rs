@@ -105,7 +105,8 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
                 }
                 state.release_due(Instant::now());
                 if let Some(found) = state.take() {
-                    if !state.ready.is_empty() {
+                    // Whoever takes a key waits no longer for what is due later: another one has to.
+                    if !state.ready.is_empty() || state.next_due().is_some() {
                         self.0.wake.notify_one();
                     }
                     return Some(found);

@@ -141,6 +141,31 @@ async fn a_waiting_worker_learns_of_a_rest() {
     assert_eq!(tokio::time::timeout(Duration::from_secs(3), waits).await.expect("woken").unwrap(), Some(1));
 }
 
+/// A worker that is idle and takes one key, with the time at which it did.
+fn idle(queue: &WorkQueue<u8>) -> tokio::task::JoinHandle<(Option<u8>, Instant)> {
+    let queue = queue.clone();
+    tokio::spawn(async move { (queue.next().await, Instant::now()) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_one_works_another_waits_for_what_is_due_later() {
+    let (queue, start) = (WorkQueue::new(), Instant::now());
+    let workers = [idle(&queue), idle(&queue), idle(&queue)];
+    tokio::task::yield_now().await;
+    // Only the first of these wakes a worker. None that took a key comes back.
+    for (key, secs) in [(1, 10), (2, 20), (3, 30)] {
+        queue.add_after(key, Duration::from_secs(secs));
+    }
+    let mut taken = Vec::new();
+    for worker in workers {
+        let taken_by = tokio::time::timeout(Duration::from_secs(60), worker).await;
+        let (key, at) = taken_by.expect("an idle worker takes what is due").unwrap();
+        taken.push((at.duration_since(start).as_secs(), key.unwrap()));
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, [(10, 1), (20, 2), (30, 3)]);
+}
+
 #[derive(Clone, Debug)]
 enum Call {
     Add(u8),
