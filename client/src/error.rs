@@ -98,6 +98,16 @@ impl ApiError {
         }
     }
 
+    /// A write may have happened all the same: nobody can say before the object is read again.
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            ApiError::Transport(error) => !matches!(error, TransportError::Setup(_) | TransportError::Request(_)),
+            ApiError::Other(status) => status.code >= 500,
+            ApiError::Decode(_) => true,
+            _ => false,
+        }
+    }
+
     /// The server's answer, if there was one.
     pub fn status(&self) -> Option<&Status> {
         match self {

@@ -18,6 +18,11 @@ use crate::error::ApiError;
 pub use election::Timing;
 use election::{Action, Election, Lease};
 
+/// How long a write of the lease is still listened for after the end was asked for.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
+/// How long giving the lease back may take.
+const GIVE_BACK: Duration = Duration::from_secs(5);
+
 /// Competes for the lease `ns/name` until `cancel`; while this process holds it, `task` runs with a token that is
 /// cancelled when the lease is lost or given up. Returns once the task has ended and the lease is released.
 pub async fn run<F, Fut>(
@@ -55,36 +60,44 @@ impl Elector {
         F: FnMut(CancellationToken) -> Fut,
         Fut: Future<Output = ()>,
     {
-        while cancel.run_until_cancelled(self.acquire()).await.is_some() {
+        while self.acquire(&cancel).await {
             tracing::info!(lease = self.name, identity = self.election.identity(), "leading");
             let leading = cancel.child_token();
-            let work = task(leading.clone());
-            tokio::pin!(work);
-            let ended = tokio::select! {
-                () = &mut work => true,
-                () = self.renew(&leading) => false,
-            };
-            leading.cancel();
-            if !ended {
-                tracing::warn!(lease = self.name, "no longer leading");
-                work.await;
-            }
-            // Others wait for the lease to run out if this does not get through.
-            drop(tokio::time::timeout(Duration::from_secs(5), self.release()).await);
-            if ended && cancel.is_cancelled() {
-                return;
-            }
+            self.lead(&leading, task(leading.clone())).await;
+            self.give_back().await;
         }
+        self.give_back().await;
     }
 
-    /// Until this process holds the lease. It looks again no later than when the holder's time is up.
-    async fn acquire(&mut self) {
-        while !self.attempt().await {
+    /// Until this process holds the lease, or is cancelled: then false. It looks again no later than when the holder's time
+    /// is up.
+    async fn acquire(&mut self, cancel: &CancellationToken) -> bool {
+        // A lease whose writing took longer than it can be counted on is not held.
+        while !(self.attempt(cancel).await && self.election.holds_for_ms(self.clock.boottime_ms()) > 0) {
             let retry = Duration::from_millis(self.election.retry_ms());
             let next = jittered(retry, retry / 5, entropy());
             let free = self.election.free_in_ms(self.clock.boottime_ms()).map(Duration::from_millis);
-            tokio::time::sleep(free.map_or(next, |free| free.min(next))).await;
+            let wait = tokio::time::sleep(free.map_or(next, |free| free.min(next)));
+            if cancel.run_until_cancelled(wait).await.is_none() {
+                return false;
+            }
         }
+        !cancel.is_cancelled()
+    }
+
+    /// Works for as long as the lease can be counted on.
+    async fn lead(&mut self, leading: &CancellationToken, work: impl Future<Output = ()>) {
+        let mut work = std::pin::pin!(work);
+        let ended = tokio::select! {
+            () = &mut work => true,
+            () = self.renew(leading) => false,
+        };
+        leading.cancel();
+        if ended {
+            return;
+        }
+        tracing::warn!(lease = self.name, "no longer leading");
+        work.await;
     }
 
     /// Returns once the lease can no longer be counted on.
@@ -97,7 +110,7 @@ impl Elector {
             }
             let left_ms = self.election.holds_for_ms(self.clock.boottime_ms());
             // An attempt that hangs must not outlast the lease.
-            let tried = tokio::time::timeout(Duration::from_millis(left_ms), self.attempt()).await;
+            let tried = tokio::time::timeout(Duration::from_millis(left_ms), self.attempt(leading)).await;
             if tried.is_ok() && self.election.is_lost() {
                 return;
             }
@@ -105,8 +118,8 @@ impl Elector {
     }
 
     /// One look at the lease and, where it is free or ours, one write. True when it is ours now.
-    async fn attempt(&mut self) -> bool {
-        match self.try_attempt().await {
+    async fn attempt(&mut self, cancel: &CancellationToken) -> bool {
+        match self.try_attempt(cancel).await {
             Ok(held) => held,
             Err(error) if error.is_conflict() || error.is_already_exists() => false,
             Err(error) => {
@@ -116,50 +129,78 @@ impl Elector {
         }
     }
 
-    async fn try_attempt(&mut self) -> Result<bool, ApiError> {
-        let seen = match self.client.get::<Lease>(&kinds::LEASE, &self.ns, &self.name).await {
-            Ok(lease) => Some(lease),
-            Err(error) if error.is_not_found() => None,
-            Err(error) => return Err(error),
+    async fn try_attempt(&mut self, cancel: &CancellationToken) -> Result<bool, ApiError> {
+        let look = self.client.get::<Lease>(&kinds::LEASE, &self.ns, &self.name);
+        let seen = match cancel.run_until_cancelled(look).await {
+            None => return Ok(false),
+            Some(Ok(lease)) => Some(lease),
+            Some(Err(error)) if error.is_not_found() => None,
+            Some(Err(error)) => return Err(error),
         };
         // What counts is when the renewal was sent, not when its answer came.
         let (sent_ms, now) = (self.clock.boottime_ms(), self.clock.now());
-        match self.election.decide(seen.as_ref(), sent_ms, now) {
-            Action::Wait => Ok(false),
-            Action::Write(spec) => {
-                let mut metadata = json!({"name": self.name, "namespace": self.ns});
-                if let Some(lease) = &seen {
-                    metadata["resourceVersion"] = json!(lease.metadata.resource_version);
-                }
-                let body = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata,
-                    "spec": spec});
-                let written: Lease = match &seen {
-                    Some(_) => self.client.update(&kinds::LEASE, &self.ns, &self.name, &body).await?,
-                    None => self.client.create(&kinds::LEASE, &self.ns, &body).await?,
-                };
+        let Action::Write(spec) = self.election.decide(seen.as_ref(), sent_ms, now) else { return Ok(false) };
+        let mut metadata = json!({"name": self.name, "namespace": self.ns});
+        if let Some(lease) = &seen {
+            metadata["resourceVersion"] = json!(lease.metadata.resource_version);
+        }
+        let body = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec});
+        self.election.asks();
+        let write = async {
+            match &seen {
+                Some(_) => self.client.update::<Lease>(&kinds::LEASE, &self.ns, &self.name, &body).await,
+                None => self.client.create::<Lease>(&kinds::LEASE, &self.ns, &body).await,
+            }
+        };
+        // Only its answer tells whether there is something to give back, so it is waited for a little.
+        let too_late = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(LAST_ANSWER).await;
+        };
+        let answer = tokio::select! {
+            answer = write => answer,
+            () = too_late => return Ok(false),
+        };
+        match answer {
+            Ok(written) => {
                 self.election.written(&written, sent_ms);
                 Ok(true)
+            }
+            Err(error) => {
+                if !error.is_unknown() {
+                    self.election.refused();
+                }
+                Err(error)
             }
         }
     }
 
-    /// Gives the lease back, so that the next need not wait for it to run out.
-    async fn release(&mut self) {
-        if !self.election.give_up() {
-            return;
+    /// Gives back what is held, or may be, so that the next need not wait for it to run out.
+    async fn give_back(&mut self) {
+        if self.election.give_up() {
+            // Others wait for the lease to run out if this does not get through.
+            drop(tokio::time::timeout(GIVE_BACK, self.release()).await);
         }
-        let patch = |version: &str| {
-            json!({"metadata": {"resourceVersion": version},
-            "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}})
-        };
-        let Ok(lease) = self.client.get::<Lease>(&kinds::LEASE, &self.ns, &self.name).await else { return };
-        if lease.spec.holder_identity.as_deref() != Some(self.election.identity()) {
-            return;
-        }
-        let patch = crate::Patch::Merge(patch(&lease.metadata.resource_version));
-        let result = self.client.patch::<Lease>(&kinds::LEASE, &self.ns, &self.name, patch, None).await;
-        if let Err(error) = result {
-            tracing::debug!(lease = self.name, error = error.chain(), "the lease runs out by itself");
+    }
+
+    async fn release(&self) {
+        loop {
+            let Ok(lease) = self.client.get::<Lease>(&kinds::LEASE, &self.ns, &self.name).await else { return };
+            if lease.spec.holder_identity.as_deref() != Some(self.election.identity()) {
+                return;
+            }
+            let patch = json!({"metadata": {"resourceVersion": lease.metadata.resource_version},
+                "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}});
+            let patch = crate::Patch::Merge(patch);
+            match self.client.patch::<Lease>(&kinds::LEASE, &self.ns, &self.name, patch, None).await {
+                // A renewal that was under way came through meanwhile.
+                Err(error) if error.is_conflict() => {}
+                Err(error) => {
+                    tracing::debug!(lease = self.name, error = error.chain(), "the lease runs out by itself");
+                    return;
+                }
+                Ok(_) => return,
+            }
         }
     }
 }

@@ -63,13 +63,22 @@ pub(super) struct Election {
     observed: Option<(String, u64)>,
     /// When the last renewal that succeeded was sent.
     renewed_ms: Option<u64>,
+    /// A write was sent and its outcome is not known: the lease may be ours.
+    asked: bool,
     /// When somebody else's time is up, unless it is renewed before.
     free_at_ms: Option<u64>,
 }
 
 impl Election {
     pub fn new(identity: &str, timing: Timing) -> Self {
-        Election { identity: identity.to_owned(), timing, observed: None, renewed_ms: None, free_at_ms: None }
+        Election {
+            identity: identity.to_owned(),
+            timing,
+            observed: None,
+            renewed_ms: None,
+            asked: false,
+            free_at_ms: None,
+        }
     }
 
     pub fn retry_ms(&self) -> u64 {
@@ -104,17 +113,28 @@ impl Election {
         let lasts_ms = u64::from(lease.spec.lease_duration_seconds.unwrap_or(self.timing.lease_s)) * 1000;
         self.free_at_ms = Some(since_ms.saturating_add(lasts_ms));
         if !holder.is_empty() && now_ms < since_ms + lasts_ms {
-            // Whatever was held here before is somebody else's now.
+            // Whatever was held here before is somebody else's now, and whatever was asked for comes too late.
             self.renewed_ms = None;
+            self.asked = false;
             return Action::Wait;
         }
         spec.lease_transitions = Some(lease.spec.lease_transitions.unwrap_or(0).saturating_add(1));
         Action::Write(spec)
     }
 
+    /// A write is sent; until `written` or `refused` it is not known what became of it.
+    pub fn asks(&mut self) {
+        self.asked = true;
+    }
+
+    pub fn refused(&mut self) {
+        self.asked = false;
+    }
+
     pub fn written(&mut self, lease: &Lease, sent_ms: u64) {
         self.observed = Some((lease.metadata.resource_version.clone(), sent_ms));
         self.renewed_ms = Some(sent_ms);
+        self.asked = false;
     }
 
     /// How much longer somebody else may hold it without a renewal; `None` when that time is over or not known.
@@ -132,9 +152,10 @@ impl Election {
         self.renewed_ms.map_or(0, |sent| (sent + self.timing.renew_ms).saturating_sub(now_ms))
     }
 
-    /// Returns whether there is something to give back.
+    /// Returns whether there is, or may be, something to give back.
     pub fn give_up(&mut self) -> bool {
-        self.renewed_ms.take().is_some()
+        let asked = std::mem::take(&mut self.asked);
+        self.renewed_ms.take().is_some() || asked
     }
 }
 

@@ -10,12 +10,18 @@ use serde_json::Value;
 use super::*;
 use crate::mock::{self, Answer, failure};
 
-/// One lease, and whether the server answers at all.
+/// One lease, and how the server answers.
 #[derive(Default)]
 struct Server {
     lease: Option<Value>,
     version: u64,
     away: bool,
+    /// Writes are carried out, but nobody hears of it.
+    mute: bool,
+    /// Whole writes take so long.
+    slow: Option<(FakeClock, u64)>,
+    /// A renewal that was under way comes through just before the next patch.
+    renewal_under_way: bool,
 }
 
 impl Server {
@@ -23,6 +29,24 @@ impl Server {
         if self.away {
             return Answer::Never;
         }
+        if request.method == "PATCH" && std::mem::take(&mut self.renewal_under_way) {
+            self.stamp();
+        }
+        let answer = self.carry_out(request);
+        if let (Some((clock, ms)), "PUT" | "POST") = (&self.slow, request.method.as_str()) {
+            clock.advance_ms(*ms);
+        }
+        if self.mute && request.method != "GET" { Answer::Never } else { answer }
+    }
+
+    fn stamp(&mut self) {
+        self.version += 1;
+        if let Some(lease) = &mut self.lease {
+            lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        }
+    }
+
+    fn carry_out(&mut self, request: &mock::Seen) -> Answer {
         let sent = request.body["metadata"]["resourceVersion"].as_str();
         match (request.method.as_str(), &mut self.lease) {
             ("GET", Some(lease)) => Answer::Json(200, lease.clone()),
@@ -34,11 +58,9 @@ impl Server {
                 Answer::Json(200, lease.clone())
             }
             _ => {
-                self.version += 1;
-                let mut lease = request.body.clone();
-                lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
-                self.lease = Some(lease.clone());
-                Answer::Json(200, lease)
+                self.lease = Some(request.body.clone());
+                self.stamp();
+                Answer::Json(200, self.lease.clone().unwrap_or_default())
             }
         }
     }
@@ -129,5 +151,49 @@ async fn a_leader_that_cannot_renew_stops_before_another_may_start() {
     assert_eq!(of_b.load(Ordering::SeqCst), 0, "it has seen the lease for less than its duration");
     fixture.pass(10).await;
     assert_eq!(of_b.load(Ordering::SeqCst), 1);
+    stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_writing_was_not_answered_is_given_back() {
+    let fixture = Fixture::new();
+    let (running, stop): (Arc<AtomicU32>, _) = (Arc::default(), CancellationToken::new());
+    fixture.server.lock().mute = true;
+    let a = tokio::spawn(fixture.elector("a").run(stop.clone(), task(&running)));
+    fixture.pass(1).await;
+    assert_eq!((fixture.holder().as_str(), running.load(Ordering::SeqCst)), ("a", 0), "it does not know");
+    fixture.server.lock().mute = false;
+    stop.cancel();
+    tokio::time::timeout(Duration::from_secs(5), a).await.expect("ends").unwrap();
+    assert_eq!(fixture.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_under_way_does_not_keep_the_lease() {
+    let fixture = Fixture::new();
+    let (running, stop): (Arc<AtomicU32>, _) = (Arc::default(), CancellationToken::new());
+    let a = tokio::spawn(fixture.elector("a").run(stop.clone(), task(&running)));
+    fixture.pass(1).await;
+    fixture.server.lock().renewal_under_way = true;
+    stop.cancel();
+    a.await.unwrap();
+    assert_eq!(fixture.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_written_too_late_begins_nothing() {
+    let fixture = Fixture::new();
+    let (begun, stop): (Arc<AtomicU32>, _) = (Arc::default(), CancellationToken::new());
+    fixture.server.lock().slow = Some((fixture.clock.clone(), 11_000));
+    let count = begun.clone();
+    tokio::spawn(fixture.elector("a").run(stop.clone(), move |token| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move { token.cancelled().await }
+    }));
+    fixture.pass(5).await;
+    assert_eq!((fixture.holder().as_str(), begun.load(Ordering::SeqCst)), ("a", 0), "it is over when it is known");
+    fixture.server.lock().slow = None;
+    fixture.pass(5).await;
+    assert_eq!(begun.load(Ordering::SeqCst), 1);
     stop.cancel();
 }
