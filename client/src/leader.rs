@@ -22,9 +22,12 @@ use election::{Action, Election, Lease};
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// How long giving the lease back may take.
 const GIVE_BACK: Duration = Duration::from_secs(5);
+/// The least that work gets to end, when somebody else holds the lease already.
+const LEAST_REST: Duration = Duration::from_millis(500);
 
 /// Competes for the lease `ns/name` until `cancel`; while this process holds it, `task` runs with a token that is
-/// cancelled when the lease is lost or given up. Returns once the task has ended and the lease is released.
+/// cancelled when the lease is lost or given up. A task that has not ended when others may take the lease is dropped, so what it
+/// starts must end with it. Returns once the task has ended and the lease is released.
 pub async fn run<F, Fut>(
     client: Client,
     (ns, name): (&str, &str),
@@ -85,7 +88,8 @@ impl Elector {
         !cancel.is_cancelled()
     }
 
-    /// Works for as long as the lease can be counted on.
+    /// Works for as long as the lease can be counted on. What is under way then may end while nobody else may begin; what
+    /// takes longer is dropped.
     async fn lead(&mut self, leading: &CancellationToken, work: impl Future<Output = ()>) {
         let mut work = std::pin::pin!(work);
         let ended = tokio::select! {
@@ -97,7 +101,10 @@ impl Elector {
             return;
         }
         tracing::warn!(lease = self.name, "no longer leading");
-        work.await;
+        let rest = Duration::from_millis(self.election.rest_ms(self.clock.boottime_ms())).max(LEAST_REST);
+        if tokio::time::timeout(rest, work).await.is_err() {
+            tracing::error!(lease = self.name, "what was under way outlasts the lease and is dropped");
+        }
     }
 
     /// Returns once the lease can no longer be counted on.

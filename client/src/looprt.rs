@@ -17,6 +17,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::backoff::{entropy, jittered};
 use crate::error::{ApiError, chain};
@@ -87,7 +88,7 @@ impl<K: Clone + Eq + Hash> LoopSpec<K> {
 
 type Handler<K> = Arc<dyn Fn(K) -> BoxFuture<'static, Result<Next, HandlerError>> + Send + Sync>;
 
-/// Runs the loop until it is cancelled; keys in work are finished first.
+/// Runs the loop until it is cancelled; keys in work are finished first. Dropped, it drops the handlers too.
 pub async fn run<K, H, F>(spec: LoopSpec<K>, handler: H)
 where
     K: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static,
@@ -157,8 +158,8 @@ where
 {
     async fn run(self) {
         while let Some((key, since)) = self.queue.next_since().await {
-            // A task of its own, so that a panic costs one attempt and not the worker.
-            let result = tokio::spawn((self.handler)(key.clone())).await;
+            // A task of its own, so that a panic costs one attempt and not the worker. It does not outlive the worker.
+            let result = AbortOnDropHandle::new(tokio::spawn((self.handler)(key.clone()))).await;
             self.latency_s.observe(Instant::now().saturating_duration_since(since).as_secs_f64());
             self.handled.inc();
             let mut rests = Duration::ZERO;
@@ -309,5 +310,23 @@ mod tests {
         assert_eq!(keys, [1, 2]);
         assert!(start.elapsed() >= RESYNC * 9 / 10 && start.elapsed() <= RESYNC * 6 / 5, "{:?}", start.elapsed());
         cancel.cancel();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_is_dropped_leaves_no_handler_behind() {
+        let (queue, metrics, cancel) = (WorkQueue::new(), Metrics::new(), CancellationToken::new());
+        let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let task = tokio::spawn(run(spec(&queue, &metrics, &cancel), move |key| {
+            let sender = sender.clone();
+            async move {
+                sender.send(key).unwrap();
+                std::future::pending().await
+            }
+        }));
+        queue.add(4);
+        assert_eq!(seen.recv().await, Some(4));
+        task.abort();
+        let all_gone = tokio::time::timeout(Duration::from_secs(1), seen.recv()).await;
+        assert_eq!(all_gone.expect("the handler is gone too"), None);
     }
 }

@@ -152,6 +152,12 @@ impl Election {
         self.renewed_ms.map_or(0, |sent| (sent + self.timing.renew_ms).saturating_sub(now_ms))
     }
 
+    /// How much longer nobody else may take the lease: some seconds more than it is counted on.
+    pub fn rest_ms(&self, now_ms: u64) -> u64 {
+        let lasts_ms = u64::from(self.timing.lease_s) * 1000;
+        self.renewed_ms.map_or(0, |sent| (sent + lasts_ms).saturating_sub(now_ms))
+    }
+
     /// Returns whether there is, or may be, something to give back.
     pub fn give_up(&mut self) -> bool {
         let asked = std::mem::take(&mut self.asked);
@@ -210,7 +216,8 @@ mod tests {
         assert_eq!(spec.lease_transitions, Some(4));
         election.written(&lease("me", "4"), 100);
         assert_eq!((election.holds_for_ms(100), election.holds_for_ms(10_099)), (10_000, 1));
-        assert_eq!(election.holds_for_ms(10_100), 0);
+        assert_eq!((election.holds_for_ms(10_100), election.rest_ms(10_100)), (0, 5_000));
+        assert_eq!((election.rest_ms(15_099), election.rest_ms(15_100)), (1, 0));
         assert_eq!(election.decide(Some(&lease("other", "5")), 200, Timestamp::from_secs(9)), Action::Wait);
         assert!(election.is_lost());
     }

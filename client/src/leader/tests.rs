@@ -197,3 +197,26 @@ async fn a_lease_that_was_written_too_late_begins_nothing() {
     assert_eq!(begun.load(Ordering::SeqCst), 1);
     stop.cancel();
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_that_does_not_end_is_cut_off_before_another_may_start() {
+    let fixture = Fixture::new();
+    let stop = CancellationToken::new();
+    let work = Arc::new(());
+    let held = Arc::downgrade(&work);
+    let mut work = Some(work);
+    tokio::spawn(fixture.elector("a").run(stop.clone(), move |_| {
+        let held = work.take();
+        async move {
+            std::future::pending::<()>().await;
+            drop(held);
+        }
+    }));
+    fixture.pass(1).await;
+    fixture.server.lock().away = true;
+    fixture.pass(12).await;
+    assert_eq!(held.strong_count(), 1, "it may end what it began");
+    fixture.pass(3).await;
+    assert_eq!(held.strong_count(), 0, "fifteen seconds after the last renewal was sent");
+    stop.cancel();
+}

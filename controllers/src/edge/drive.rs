@@ -77,10 +77,11 @@ struct Driver<C> {
     controller: C,
     env: Arc<Env>,
     recorder: EventRecorder,
+    cancel: CancellationToken,
     memories: Mutex<HashMap<Key, Memory>>,
 }
 
-/// Runs one controller until it is cancelled.
+/// Runs one controller until it is cancelled: then it begins no further write.
 pub async fn drive<C: Controller>(env: Arc<Env>, cancel: CancellationToken) {
     let queue = WorkQueue::new();
     let controller = C::new(&env);
@@ -88,7 +89,8 @@ pub async fn drive<C: Controller>(env: Arc<Env>, cancel: CancellationToken) {
     controller.feed(&env, &mut feeds);
     let metrics = env.config.metrics.clone();
     let recorder = EventRecorder::with_metrics(env.client.clone(), C::COMPONENT, "", metrics.clone());
-    let driver = Arc::new(Driver { controller, env: env.clone(), recorder, memories: Mutex::default() });
+    let memories = Mutex::default();
+    let driver = Arc::new(Driver { controller, env: env.clone(), recorder, cancel: cancel.clone(), memories });
     let (resync, stale) = (env.clone(), env);
     let spec = LoopSpec::new(C::NAME, queue, metrics, cancel)
         .workers(C::WORKERS)
@@ -112,7 +114,7 @@ impl<C: Controller> Driver<C> {
         let plan = C::reconcile(&observed, self.env.clock.now());
         let rest = C::rest(&observed);
         drop(observed);
-        let report = execute(&self.env.client, &self.recorder, &plan).await;
+        let report = execute(&self.env.client, &self.recorder, &plan, &self.cancel).await;
         self.remember(&key, &mut memory, &plan, &report);
         match report.error {
             Some(error) => Err(Box::new(error)),

@@ -1,5 +1,5 @@
 //! Sends a plan and reports what became of it. Decides only what counts as success (an object that is gone is deleted);
-//! never what to write.
+//! never what to write. Begins no write once the loop is told to stop: another leader may take over then.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use futures::stream::FuturesUnordered;
 use gantry_apimachinery::kinds::{self, Kind};
 use gantry_apimachinery::meta::{Header, Uid};
 use gantry_client::{ApiError, Client, EventRecorder, EventType};
+use tokio_util::sync::CancellationToken;
 
 use super::Failure;
 use crate::plan::{Announce, Plan, Step, Verb, Write};
@@ -28,6 +29,8 @@ pub struct Report {
     pub error: Option<ApiError>,
     /// A create met an object of its name, which the copy will show soon.
     pub retry_in: Option<Duration>,
+    /// The loop was told to stop before everything was sent.
+    pub stopped: bool,
 }
 
 enum Outcome {
@@ -35,25 +38,35 @@ enum Outcome {
     Deleted,
     /// The object or its namespace is gone or going: nothing is left to do.
     Moot,
+    /// The loop was told to stop before its turn came.
+    Unsent,
 }
 
-/// Carries the plan out: the steps in order up to the first failure, then the status, then the events.
-pub async fn execute(client: &Client, recorder: &EventRecorder, plan: &Plan) -> Report {
-    let mut report = Report::default();
+/// Where writes go, and whether they still may.
+#[derive(Clone, Copy)]
+struct Wire<'a> {
+    client: &'a Client,
+    stop: &'a CancellationToken,
+}
+
+/// Carries the plan out: the steps in order up to the first failure, then the status, then the events. After `stop` only what
+/// is under way ends.
+pub async fn execute(client: &Client, recorder: &EventRecorder, plan: &Plan, stop: &CancellationToken) -> Report {
+    let (wire, mut report) = (Wire { client, stop }, Report::default());
     for step in &plan.steps {
         match step {
-            Step::One(write) => one(client, recorder, write, &mut report).await,
-            Step::All(writes) => batch(client, recorder, writes, &mut report).await,
-            Step::SlowStart(writes) => slow_start(client, recorder, writes, &mut report).await,
+            Step::One(write) => one(wire, recorder, write, &mut report).await,
+            Step::All(writes) => batch(wire, recorder, writes, &mut report).await,
+            Step::SlowStart(writes) => slow_start(wire, recorder, writes, &mut report).await,
         }
-        if report.error.is_some() || report.retry_in.is_some() {
+        if report.error.is_some() || report.retry_in.is_some() || report.stopped {
             break;
         }
     }
     if let Some(status) = &plan.status {
-        one(client, recorder, status, &mut report).await;
+        one(wire, recorder, status, &mut report).await;
     }
-    if report.error.is_none() {
+    if report.error.is_none() && !report.stopped {
         for note in &plan.events {
             recorder.event(&note.on, note.event_type, note.reason, &note.message);
         }
@@ -61,23 +74,23 @@ pub async fn execute(client: &Client, recorder: &EventRecorder, plan: &Plan) -> 
     report
 }
 
-async fn one(client: &Client, recorder: &EventRecorder, write: &Write, report: &mut Report) {
-    batch(client, recorder, std::slice::from_ref(write), report).await;
+async fn one(wire: Wire<'_>, recorder: &EventRecorder, write: &Write, report: &mut Report) {
+    batch(wire, recorder, std::slice::from_ref(write), report).await;
 }
 
-async fn batch(client: &Client, recorder: &EventRecorder, writes: &[Write], report: &mut Report) {
+async fn batch(wire: Wire<'_>, recorder: &EventRecorder, writes: &[Write], report: &mut Report) {
     // Boxed, so that their type does not hold the borrow that a closure's would.
-    let sends: Vec<BoxFuture<'_, _>> = writes.iter().map(|write| sent(client, write)).collect();
+    let sends: Vec<BoxFuture<'_, _>> = writes.iter().map(|write| sent(wire, write)).collect();
     let mut results = futures::stream::iter(sends).buffer_unordered(CONCURRENCY);
     while let Some((write, result)) = results.next().await {
         settled(recorder, write, result, report);
     }
 }
 
-async fn slow_start(client: &Client, recorder: &EventRecorder, writes: &[Write], report: &mut Report) {
-    let sends = writes.iter().map(|write| sent(client, write)).collect();
+async fn slow_start(wire: Wire<'_>, recorder: &EventRecorder, writes: &[Write], report: &mut Report) {
+    let sends = writes.iter().map(|write| sent(wire, write)).collect();
     widening(sends, |(write, result)| {
-        let well = result.is_ok();
+        let well = matches!(result, Ok((_, Outcome::Written(_) | Outcome::Deleted | Outcome::Moot)));
         settled(recorder, write, result, report);
         well
     })
@@ -102,7 +115,7 @@ async fn widening<R>(sends: Vec<BoxFuture<'_, R>>, mut settle: impl FnMut(R) -> 
 
 fn settled(recorder: &EventRecorder, write: &Write, result: Result<(String, Outcome), ApiError>, report: &mut Report) {
     let result = result.map(|(name, outcome)| {
-        if let (Some(announce), false) = (&write.announce, matches!(outcome, Outcome::Moot)) {
+        if let (Some(announce), false) = (&write.announce, matches!(outcome, Outcome::Moot | Outcome::Unsent)) {
             say(recorder, announce, &name);
         }
         outcome
@@ -121,6 +134,7 @@ fn take_in(recorder: &EventRecorder, write: &Write, result: Result<Outcome, ApiE
             }
         }
         Ok(Outcome::Moot) => {}
+        Ok(Outcome::Unsent) => report.stopped = true,
         Err(error) => {
             let already_exists = error.is_already_exists();
             let failure = Failure {
@@ -156,8 +170,13 @@ fn say(recorder: &EventRecorder, announce: &Announce, name: &str) {
 
 type Sent<'a> = (&'a Write, Result<(String, Outcome), ApiError>);
 
-fn sent<'a>(client: &'a Client, write: &'a Write) -> BoxFuture<'a, Sent<'a>> {
-    Box::pin(async move { (write, send(client, write).await) })
+fn sent<'a>(wire: Wire<'a>, write: &'a Write) -> BoxFuture<'a, Sent<'a>> {
+    Box::pin(async move {
+        if wire.stop.is_cancelled() {
+            return (write, Ok((String::new(), Outcome::Unsent)));
+        }
+        (write, send(wire.client, write).await)
+    })
 }
 
 async fn send(client: &Client, write: &Write) -> Result<(String, Outcome), ApiError> {
@@ -202,6 +221,7 @@ mod tests {
 
     use futures::FutureExt;
     use parking_lot::Mutex;
+    use serde_json::json;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -244,5 +264,49 @@ mod tests {
             end.send(number != REFUSED).unwrap();
         }
         panic!("all were sent");
+    }
+
+    /// A server that tells the loop to stop when its first pod comes, and counts what it is asked for beside events.
+    fn server(stop: &CancellationToken) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let (stop, seen) = (stop.clone(), Arc::<Mutex<Vec<String>>>::default());
+        let asked = seen.clone();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let path = request.uri().path().to_owned();
+            if !path.contains("/events") {
+                stop.cancel();
+                asked.lock().push(path);
+            }
+            let body = br#"{"metadata":{"name":"p","resourceVersion":"7"}}"#.to_vec();
+            async { Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(body))) }
+        });
+        (Client::new(kube::Client::new(service, "default")), seen)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_begun_after_the_loop_was_told_to_stop() {
+        let pods = |count| {
+            let pod = |_| Write::create(&kinds::POD, "ns", json!({"metadata": {"generateName": "p-"}}));
+            (0..count).map(pod).collect::<Vec<_>>()
+        };
+        let status = Write::status(&kinds::JOB, "ns", "j", json!({"status": {"active": 1}}));
+        let check = |steps: Vec<Step>, at_most: usize| {
+            let plan = Plan { steps, status: Some(status.clone()), ..Plan::default() };
+            async move {
+                let stop = CancellationToken::new();
+                let (client, seen) = server(&stop);
+                let recorder = EventRecorder::new(client.clone(), "test", "");
+                let report = execute(&client, &recorder, &plan, &stop).await;
+                let asked = seen.lock().clone();
+                assert!(report.stopped && asked.len() <= at_most, "{} requests", asked.len());
+                assert!(asked.iter().all(|path| path.ends_with("/pods")), "no status after the end");
+                assert_eq!(report.written.len(), asked.len(), "what was under way is known");
+                // The same plan at a loop that stands already.
+                assert!(execute(&client, &recorder, &plan, &stop).await.stopped);
+                assert_eq!(seen.lock().len(), asked.len());
+            }
+        };
+        check(vec![Step::SlowStart(pods(1000))], 1).await;
+        check(vec![Step::All(pods(1000))], CONCURRENCY).await;
+        check(pods(5).into_iter().map(Step::One).collect(), 1).await;
     }
 }
