@@ -207,6 +207,15 @@ pub fn discovery_commands(cluster: &Cluster) -> anyhow::Result<()> {
         &["KIND:       Deployment", "maxSurge", "DESCRIPTION", "maximum number of pods"],
     )?;
     contains_all(&kubectl.ok(&["explain", "pod.spec.containers.resources"])?, &["limits", "requests", "FIELDS"])?;
+    let metrics = kubectl.ok(&["get", "--raw", "/metrics"])?;
+    contains_all(
+        &metrics,
+        &["gantry_scheduler_bound_total", "gantry_loop_handled_total{loop=", "apiserver_request_total{"],
+    )?;
+    let mut types: Vec<&str> = metrics.lines().filter(|line| line.starts_with("# TYPE")).collect();
+    types.sort_unstable();
+    ensure!(types.windows(2).all(|pair| pair[0] != pair[1]), "each metric is told of once");
+    ensure!(metrics.ends_with("# EOF\n") && metrics.matches("# EOF").count() == 1, "it ends once");
     let events = kubectl.within(NAMESPACE).ok(&["events"])?;
     contains_all(&events, &["LAST SEEN", "Scheduled", "Started", "SuccessfulCreate"])?;
     contains_all(&kubectl.within(NAMESPACE).ok(&["get", "events"])?, &["LAST SEEN", "REASON", "OBJECT"])?;

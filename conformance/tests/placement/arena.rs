@@ -16,7 +16,7 @@ use std::time::Duration;
 pub const MACHINES: usize = 100;
 /// Long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-const IP: &str = namespace::NODE_IP;
+pub const IP: &str = namespace::NODE_IP;
 
 /// The machines with odd and even numbers stand in two zones; every other one has a label that its neighbour lacks.
 const PROFILE: &str = "

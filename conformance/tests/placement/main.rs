@@ -22,6 +22,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let arena = Arena::start()?;
     let cases = [
         case!(replay::what_must_not_be_is_found),
+        case!(standby::metrics_are_shown_to_who_may_see_them),
         case!(standby::takes_over_when_the_leader_is_killed),
         case!(standby::a_leader_that_slept_does_no_harm),
         case!(several::at_once_on_the_same_machines),

@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a person wants to see how long it took")]
 
-use crate::arena::{Arena, PATIENCE, Server};
+use crate::arena::{Arena, IP, PATIENCE, Server};
 use crate::crowd::{Crowd, drawn, pod};
 use crate::record::{Change, Record, What};
 use crate::replay;
@@ -77,6 +77,25 @@ fn first_after_silence(binds: &[Duration]) -> Option<Duration> {
     let mut before = Duration::ZERO;
     let silences = binds.iter().map(|bind| (*bind - std::mem::replace(&mut before, *bind), *bind));
     silences.max().map(|(_, bind)| bind)
+}
+
+/// A process of its own shows its numbers to who may see them.
+pub fn metrics_are_shown_to_who_may_see_them(arena: &Arena) -> anyhow::Result<()> {
+    let address = format!("{IP}:10259");
+    let file = |name: &str| arena.path(&format!("control/pki/{name}")).to_string_lossy().into_owned();
+    let (cert, key, ca) = (file("apiserver.crt"), file("apiserver.key"), file("ca.crt"));
+    let files = ["--tls-cert", &cert, "--tls-key", &key, "--client-ca", &ca];
+    arena.start_scheduler("shown", Server::Steady, &[&["--metrics-listen", &*address][..], &files].concat())?;
+    let server = format!("https://{address}");
+    let get = ["--server", &*server, "get", "--raw", "/metrics"];
+    let text = wait_for("its metrics", PATIENCE, || arena.kubectl.ok(&get))?;
+    for name in ["gantry_scheduler_bound_total", "gantry_informer_lists_total{kind=\"pods\"}"] {
+        ensure!(text.contains(name), "{name} is not in\n{text}");
+    }
+    let identity = arena.path("scheduler-steady").to_string_lossy().into_owned();
+    let refused = arena.kubectl.fails(&[&["--kubeconfig", &*identity][..], &get].concat(), "")?;
+    ensure!(refused.contains("orbidden"), "a scheduler's identity may not look: {refused}");
+    arena.kill("shown")
 }
 
 pub fn takes_over_when_the_leader_is_killed(arena: &Arena) -> anyhow::Result<()> {
