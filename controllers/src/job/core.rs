@@ -140,6 +140,10 @@ impl Look<'_> {
     fn manage(&mut self, ends: &accounting::Ends) -> Vec<Step> {
         let job = self.job;
         let wanted = if job.spec.suspend { 0 } else { self.wanted(ends) };
+        let surplus = self.pods.surplus(job, self.now);
+        if !surplus.is_empty() {
+            return pods::delete(job, surplus.into_iter(), self.now, BURST, false);
+        }
         let active = self.pods.active();
         if active > wanted {
             let excess = (active - wanted).min(BURST);

@@ -2,7 +2,7 @@
 //! the next. Never decides how many there are to be.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,6 +93,28 @@ impl<'a> Pods<'a> {
     pub fn each_active(&self) -> impl Iterator<Item = &Arc<Pod>> {
         let going: BTreeSet<&str> = self.going.iter().map(|pod| pod.metadata.uid.as_str()).collect();
         self.roster.iter().filter(move |pod| pod.is_active() && !going.contains(pod.metadata.uid.as_str()))
+    }
+
+    /// The active pods that no index needs, as Kubernetes finds them: all but the one furthest along of each, and those of no
+    /// index that the job has. They come from a create whose answer was lost, from a second leader, or from fewer completions.
+    pub fn surplus(&self, job: &Job, now: Timestamp) -> Vec<&Arc<Pod>> {
+        let completions = job.spec.completions.map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(0));
+        if !job.is_indexed() || !self.roster.has_surplus(completions) {
+            return Vec::new();
+        }
+        let (mut kept, mut surplus) = (BTreeMap::<usize, &Arc<Pod>>::new(), Vec::new());
+        for pod in self.each_active() {
+            let Some(index) = index(pod).filter(|index| *index < completions) else {
+                surplus.push(pod);
+                continue;
+            };
+            let further = |best: &&Arc<Pod>| Pod::deletion_order((best, 0), (pod, 0), now).is_lt();
+            match kept.get(&index).map(further) {
+                Some(false) => surplus.push(pod),
+                _ => surplus.extend(kept.insert(index, pod)),
+            }
+        }
+        surplus
     }
 
     /// Failures show as restarts, not as failed pods.

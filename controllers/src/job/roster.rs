@@ -47,9 +47,11 @@ impl Eq for Member {}
 /// What is counted of pods. Of a single pod, its share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Neither ended nor told to end; the next three are among these.
+    /// Neither ended nor told to end; the next four are among these.
     pub active: usize,
     pub ready: usize,
+    /// With an index to work on.
+    pub indexed: usize,
     /// Without a machine.
     pub unplaced: usize,
     pub restarts: usize,
@@ -69,6 +71,7 @@ impl Counts {
         Counts {
             active: one(active),
             ready: one(active && pod.is_ready()),
+            indexed: one(active && pods::index(pod).is_some()),
             unplaced: one(active && pod.node().is_none()),
             restarts: if runs { usize::try_from(init + pod.restarts()).unwrap_or(0) } else { 0 },
             terminating: one(!pod.is_finished() && pod.is_terminating()),
@@ -80,6 +83,7 @@ impl Counts {
     fn change(&mut self, other: &Self, with: impl Fn(usize, usize) -> usize) {
         self.active = with(self.active, other.active);
         self.ready = with(self.ready, other.ready);
+        self.indexed = with(self.indexed, other.indexed);
         self.unplaced = with(self.unplaced, other.unplaced);
         self.restarts = with(self.restarts, other.restarts);
         self.terminating = with(self.terminating, other.terminating);
@@ -116,6 +120,8 @@ pub struct Roster {
     /// The indexes that active pods work on, and those that terminating ones do.
     active_indexes: Tally<usize>,
     going_indexes: Tally<usize>,
+    /// Those that more than one active pod works on.
+    repeated: BTreeSet<usize>,
     succeeded_at: Tally<Timestamp>,
     failed_at: Tally<Timestamp>,
     /// Labels without the index: all pods of one template have the same.
@@ -158,6 +164,7 @@ impl Roster {
         self.counts.change(&Counts::of(pod), |a, b| a + b);
         if let Some((tally, value)) = self.marks(pod) {
             raise(tally, value);
+            self.note_repeated(value);
         }
         if let Some((tally, at)) = self.end_times(pod) {
             raise(tally, at);
@@ -179,6 +186,7 @@ impl Roster {
         self.counts.change(&Counts::of(pod), usize::saturating_sub);
         if let Some((tally, value)) = self.marks(pod) {
             lower(tally, &value);
+            self.note_repeated(value);
         }
         if let Some((tally, at)) = self.end_times(pod) {
             lower(tally, &at);
@@ -194,6 +202,14 @@ impl Roster {
     fn marks(&mut self, pod: &Pod) -> Option<(&mut Tally<usize>, usize)> {
         let index = pods::index(pod).filter(|_| !pod.is_finished())?;
         Some((if pod.is_terminating() { &mut self.going_indexes } else { &mut self.active_indexes }, index))
+    }
+
+    fn note_repeated(&mut self, index: usize) {
+        if self.active_indexes.get(&index).is_some_and(|count| *count > 1) {
+            self.repeated.insert(index);
+        } else {
+            self.repeated.remove(&index);
+        }
     }
 
     fn end_times(&mut self, pod: &Pod) -> Option<(&mut Tally<Timestamp>, Timestamp)> {
@@ -242,6 +258,12 @@ impl Roster {
     /// In order, and each as often as pods have it.
     pub fn active_indexes(&self) -> impl Iterator<Item = usize> {
         self.active_indexes.iter().flat_map(|(index, count)| std::iter::repeat_n(*index, *count))
+    }
+
+    /// Whether an active pod works on an index with another one, on none, or on one that is not below `completions`.
+    pub fn has_surplus(&self, completions: usize) -> bool {
+        let beyond = self.active_indexes.range(completions..).next().is_some();
+        beyond || !self.repeated.is_empty() || self.counts.indexed < self.counts.active
     }
 
     pub fn going_indexes(&self) -> impl Iterator<Item = usize> {
