@@ -53,6 +53,9 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// The decision.
     fn reconcile(observed: &Self::Observed, now: Timestamp) -> Plan;
 
+    /// Told of each plan before any of it is sent, for what must be remembered even if no answer comes.
+    fn sends(&self, _plan: &Plan) {}
+
     /// How long the key is left alone after this look, so that what happens meanwhile is handled together.
     fn rest(_observed: &Self::Observed) -> Duration {
         Duration::ZERO
@@ -114,6 +117,7 @@ impl<C: Controller> Driver<C> {
         let plan = C::reconcile(&observed, self.env.clock.now());
         let rest = C::rest(&observed);
         drop(observed);
+        self.controller.sends(&plan);
         let report = execute(&self.env.client, &self.recorder, &plan, &self.cancel).await;
         self.remember(&key, &mut memory, &plan, &report);
         match report.error {

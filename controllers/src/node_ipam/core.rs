@@ -1,5 +1,5 @@
 //! Decides which range of pod addresses each machine gets: the lowest free one of the cluster's, once and for ever. Never
-//! changes a range that a machine has.
+//! changes a range that a machine has, nor one that it may have got.
 
 use gantry_apimachinery::kinds;
 use gantry_apimachinery::time::Timestamp;
@@ -17,13 +17,12 @@ const NOTED: usize = 16;
 pub fn reconcile(observed: &Observed, _now: Timestamp) -> Plan {
     let ranges = observed.ranges;
     let mut taken = vec![false; ranges.count() as usize];
-    for node in &observed.nodes {
-        for text in node.spec.pod_cidrs.iter().chain(&node.spec.pod_cidr) {
-            for index in Cidr::parse(text).map_or(0..0, |cidr| ranges.overlapped_by(cidr)) {
-                taken[index as usize] = true;
-            }
-        }
-    }
+    let mut take = |cidr: Cidr| ranges.overlapped_by(cidr).for_each(|index| taken[index as usize] = true);
+    let shown = observed.nodes.iter().flat_map(|node| node.spec.pod_cidrs.iter().chain(&node.spec.pod_cidr));
+    let shown: Vec<Cidr> = shown.filter_map(|text| Cidr::parse(text)).collect();
+    shown.iter().copied().chain(observed.given.ranges()).for_each(&mut take);
+    // What somebody else wrote on another machine meanwhile is not offered again.
+    let again = |uid| observed.given.to(uid).filter(|range| !shown.iter().any(|other| other.overlaps(*range)));
     let mut free = (0..ranges.count()).filter(|index| !taken[*index as usize]);
     let mut plan = Plan::default();
     let mut writes = Vec::new();
@@ -32,9 +31,9 @@ pub fn reconcile(observed: &Observed, _now: Timestamp) -> Plan {
         if node.spec.pod_cidr.is_some() || meta.deletion_timestamp.is_some() {
             continue;
         }
-        match free.next() {
-            Some(index) => {
-                let range = ranges.get(index).to_string();
+        match again(&meta.uid).or_else(|| free.next().map(|index| ranges.get(index))) {
+            Some(range) => {
+                let range = range.to_string();
                 let body = json!({"metadata": {"uid": meta.uid}, "spec": {"podCIDR": range, "podCIDRs": [range]}});
                 writes.push(Write::merge(&kinds::NODE, "", &meta.name, body));
             }

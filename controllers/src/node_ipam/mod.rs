@@ -2,6 +2,7 @@
 
 mod cidr;
 mod core;
+mod given;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -12,13 +13,17 @@ use gantry_apimachinery::time::Timestamp;
 use gantry_client::ApiError;
 
 pub use cidr::{Cidr, Ranges};
+use given::Given;
+use parking_lot::Mutex;
 
 use crate::edge::{Controller, Env, Feeds, Key, Memory};
 use crate::objects::Node;
 use crate::plan::Plan;
 
 /// The loop's edge.
-pub struct NodeIpam;
+pub struct NodeIpam {
+    given: Mutex<Given>,
+}
 
 impl Controller for NodeIpam {
     type Observed = types::Observed;
@@ -27,7 +32,7 @@ impl Controller for NodeIpam {
     const WORKERS: usize = 1;
 
     fn new(_env: &Arc<Env>) -> Self {
-        NodeIpam
+        NodeIpam { given: Mutex::default() }
     }
 
     fn feed(&self, env: &Arc<Env>, feeds: &mut Feeds) {
@@ -48,10 +53,17 @@ impl Controller for NodeIpam {
     }
 
     async fn observe(&self, env: &Env, _: &Key, _: &Memory) -> Result<Option<Self::Observed>, ApiError> {
-        Ok(Some(types::Observed { nodes: env.informers.nodes.list(), ranges: env.config.ranges }))
+        let nodes = env.informers.nodes.list();
+        let mut given = self.given.lock();
+        given.settle(&nodes);
+        Ok(Some(types::Observed { nodes, ranges: env.config.ranges, given: given.clone() }))
     }
 
     fn reconcile(observed: &Self::Observed, now: Timestamp) -> Plan {
         core::reconcile(observed, now)
+    }
+
+    fn sends(&self, plan: &Plan) {
+        self.given.lock().note(plan);
     }
 }

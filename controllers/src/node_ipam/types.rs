@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cidr::Ranges;
+use super::given::Given;
 use crate::objects::Node;
 
 /// All machines at once: one range must never be given to two.
@@ -10,4 +11,6 @@ use crate::objects::Node;
 pub struct Observed {
     pub nodes: Vec<Arc<Node>>,
     pub ranges: Ranges,
+    /// What was given out and does not show on the machines yet.
+    pub given: Given,
 }
