@@ -136,6 +136,11 @@ impl<S: Sink> Reflector<S> {
             options.continue_token = meta.continue_token;
         };
         self.count(|m, label| m.lists.get_or_create(label).inc());
+        self.told.all_up_to(&version);
+        for object in &all {
+            let meta = object.meta();
+            self.told.listed(&meta.resource_version, &meta.namespace, &meta.name);
+        }
         self.sink.replace(all);
         self.reached(&version, true, true);
         self.sink.flush().await;

@@ -1,7 +1,7 @@
 //! Which changes a watch has told. A server that is asked to go on from a revision tells all objects of the transaction that made
 //! it once more, since it cannot know how far the client had come; who counts changes must hear each once.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// Where the next watch starts, and what of that very revision was told.
 #[derive(Debug, Default)]
@@ -9,9 +9,13 @@ pub(super) struct Told {
     version: Option<String>,
     /// All of it: a list or a bookmark said so.
     whole: bool,
-    /// By namespace and name.
-    objects: HashSet<(String, String)>,
+    objects: HashSet<Name>,
+    /// What a list told that is newer than the list claims to be, by revision: of a transaction some objects were there already.
+    ahead: BTreeMap<u64, HashSet<Name>>,
 }
+
+/// Namespace and name.
+type Name = (String, String);
 
 impl Told {
     /// Where the next watch starts; `None` asks for a list first.
@@ -22,6 +26,14 @@ impl Told {
     /// What came is of no use any more.
     pub fn forget(&mut self) {
         *self = Self::default();
+    }
+
+    /// A list told of this object. Called after [`Self::all_up_to`] with the list's own version.
+    pub fn listed(&mut self, version: &str, namespace: &str, name: &str) {
+        let of = |version: &str| version.parse::<u64>().unwrap_or(0);
+        if of(version) > self.version().map_or(0, of) {
+            self.ahead.entry(of(version)).or_default().insert((namespace.to_owned(), name.to_owned()));
+        }
     }
 
     /// Everything up to this version was told.
@@ -35,6 +47,11 @@ impl Told {
         if self.version.as_deref() != Some(version) {
             self.objects.clear();
             (self.version, self.whole) = (Some(version.to_owned()), false);
+            if let (false, Ok(revision)) = (self.ahead.is_empty(), version.parse()) {
+                let later = self.ahead.split_off(&revision);
+                self.ahead = later;
+                self.objects = self.ahead.remove(&revision).unwrap_or_default();
+            }
         }
         version.is_empty() || !self.whole && self.objects.insert((namespace.to_owned(), name.to_owned()))
     }
@@ -60,6 +77,13 @@ mod tests {
         assert!(told.is_news("10", "a", "x"));
         told.all_up_to("10");
         assert!(!told.is_news("10", "a", "y"));
+        told.all_up_to("20");
+        for (version, name) in [("20", "old"), ("22", "x"), ("22", "y"), ("23", "x")] {
+            told.listed(version, "a", name);
+        }
+        assert!(!told.is_news("22", "a", "x") && told.is_news("22", "a", "z") && !told.is_news("22", "a", "y"));
+        assert!(!told.is_news("23", "a", "x") && told.is_news("23", "a", "y"));
+        assert!(told.ahead.is_empty());
         told.forget();
         assert_eq!(told.version(), None);
     }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use super::explanations::Explanations;
 use crate::api::{NodeAllocation, PlacementReview};
@@ -36,8 +37,37 @@ pub(super) struct Effects {
     binds: Vec<Vec<Bind>>,
     under_way: Arc<Semaphore>,
     /// Bounds what else is written at once.
-    writes: Arc<Semaphore>,
+    writes: Writes,
     explanations: Explanations,
+}
+
+/// Turns at writing. Once the effects are dropped, as a scheduler does that leads no more, no turn begins: another one may
+/// have other victims in mind by then.
+#[derive(Clone)]
+struct Writes {
+    turns: Arc<Semaphore>,
+    ended: CancellationToken,
+}
+
+impl Writes {
+    /// Runs the write when it is its turn.
+    fn begin(&self, write: impl Future<Output = ()> + Send + 'static) {
+        let Writes { turns, ended } = self.clone();
+        tokio::spawn(async move {
+            let turn = ended.run_until_cancelled(turns.acquire_owned()).await;
+            if let Some(Ok(_turn)) = turn
+                && !ended.is_cancelled()
+            {
+                write.await;
+            }
+        });
+    }
+}
+
+impl Drop for Effects {
+    fn drop(&mut self) {
+        self.writes.ended.cancel();
+    }
 }
 
 #[derive(Deserialize)]
@@ -58,7 +88,7 @@ struct ItemResult {
 impl Effects {
     pub fn new(client: Client, recorder: EventRecorder, answers: UnboundedSender<Event>) -> Self {
         let under_way = Arc::new(Semaphore::new(BATCHES));
-        let writes = Arc::new(Semaphore::new(WRITES));
+        let writes = Writes { turns: Arc::new(Semaphore::new(WRITES)), ended: CancellationToken::new() };
         let explanations = Explanations::start(client.clone(), recorder.clone(), answers.clone());
         Effects { client, recorder, answers, binds: Vec::new(), under_way, writes, explanations }
     }
@@ -106,7 +136,6 @@ impl Effects {
             };
             let outcomes = bind(&client, &batch, gang.as_deref()).await;
             // Before the answers: who hears them sends the next batch.
-            // Before the answers: who hears them sends the next batch.
             drop(permit);
             for (bind, outcome) in batch.into_iter().zip(outcomes) {
                 // Without a listener the scheduler has ended.
@@ -117,9 +146,7 @@ impl Effects {
 
     fn nominate(&self, pod: Arc<PodInfo>, node: &str) {
         let write = self.status(&pod, json!({"nominatedNodeName": node}));
-        let writes = self.writes.clone();
-        tokio::spawn(async move {
-            let _permit = writes.acquire_owned().await;
+        self.writes.begin(async move {
             if let Err(error) = write.await {
                 tracing::debug!(pod = pod.key(), error = error.chain(), "a nomination was not written");
             }
@@ -133,9 +160,8 @@ impl Effects {
     }
 
     fn prepare_volumes(&self, pod: Arc<PodInfo>, volumes: Vec<VolumeWrite>) {
-        let (client, writes, answers) = (self.client.clone(), self.writes.clone(), self.answers.clone());
-        tokio::spawn(async move {
-            let _permit = writes.acquire_owned().await;
+        let (client, answers) = (self.client.clone(), self.answers.clone());
+        self.writes.begin(async move {
             for volume in volumes {
                 if let Err(error) = super::volumes::write(&client, &volume).await {
                     tracing::info!(pod = pod.key(), error = error.chain(), "a volume was not prepared");
@@ -147,9 +173,8 @@ impl Effects {
     }
 
     fn group(&self, namespace: String, name: String, status: Value) {
-        let (client, writes) = (self.client.clone(), self.writes.clone());
-        tokio::spawn(async move {
-            let _permit = writes.acquire_owned().await;
+        let client = self.client.clone();
+        self.writes.begin(async move {
             let patch = Patch::Merge(json!({"status": status}));
             let written: Result<Value, _> =
                 client.patch(&kinds::POD_GROUP, &namespace, &name, patch, Some("status")).await;
@@ -168,9 +193,8 @@ impl Effects {
             }
             Err(message) => json!({"phase": "Failed", "answeredAt": answered, "message": message}),
         };
-        let (client, writes) = (self.client.clone(), self.writes.clone());
-        tokio::spawn(async move {
-            let _permit = writes.acquire_owned().await;
+        let client = self.client.clone();
+        self.writes.begin(async move {
             let meta = &review.metadata;
             let patch = Patch::Merge(json!({"metadata": {"uid": meta.uid}, "status": status}));
             let kind = &kinds::PLACEMENT_REVIEW;
@@ -209,11 +233,9 @@ impl Effects {
         };
         let message = format!("Preempted by pod {} on node {node}", preemptor.uid);
         self.recorder.event(&about, EventType::Normal, "Preempted", &message);
-        let (client, writes, answers) = (self.client.clone(), self.writes.clone(), self.answers.clone());
-        tokio::spawn(async move {
-            let permit = writes.acquire_owned().await;
+        let (client, answers) = (self.client.clone(), self.answers.clone());
+        self.writes.begin(async move {
             let ended = end(&client, &victim, &message).await;
-            drop(permit);
             if let Err(error) = ended {
                 let pod = format!("{}/{}", victim.namespace, victim.name);
                 tracing::warn!(pod, error = error.chain(), "could not be preempted");
@@ -335,6 +357,25 @@ mod tests {
         let pod: Pod = serde_json::from_value(pod).unwrap();
         let (pod, importance) = (Arc::new(PodInfo::read(&pod)), Importance::of(Band::Ordinary, priority));
         Bind { pod, node: "m".into(), allocation_version: 1, importance }
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_its_turn_does_not_begin_after_the_end() {
+        let writes = Writes { turns: Arc::new(Semaphore::new(1)), ended: CancellationToken::new() };
+        let (begun, mut hears) = tokio::sync::mpsc::unbounded_channel();
+        let (go, waits) = tokio::sync::oneshot::channel::<()>();
+        let first = begun.clone();
+        writes.begin(async move {
+            first.send("first began").unwrap();
+            let _ = waits.await;
+            first.send("first ended").unwrap();
+        });
+        assert_eq!(hears.recv().await, Some("first began"));
+        writes.begin(async move { begun.send("second began").unwrap() });
+        writes.ended.cancel();
+        go.send(()).unwrap();
+        assert_eq!(hears.recv().await, Some("first ended"));
+        assert_eq!(hears.recv().await, None, "the second never begins");
     }
 
     fn names(batch: &[Bind]) -> Vec<&str> {
