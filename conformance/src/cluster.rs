@@ -182,6 +182,17 @@ impl Cluster {
         self.folder.path().join("up.log")
     }
 
+    /// For who wants to know why a case failed: pods, what happened to them lately, and the last lines that `gantry up` printed.
+    pub fn story(&self) -> String {
+        let asked = [&["get", "pods", "-A", "-o", "wide"][..], &["get", "events", "-A", "--sort-by=.lastTimestamp"]];
+        let last = |text: String| {
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(60)..].join("\n")
+        };
+        let said = asked.map(|words| self.kubectl.ok(words).map_or_else(|error| format!("{error:#}"), last));
+        format!("{}\n{}", said.join("\n"), self.log_tail(30))
+    }
+
     /// The last lines that `gantry up` printed.
     pub fn log_tail(&self, lines: usize) -> String {
         tail(&self.log(), lines)

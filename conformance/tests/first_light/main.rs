@@ -74,7 +74,7 @@ fn main() -> anyhow::Result<ExitCode> {
         cases.retain(|case| !case.name.starts_with("detached") && !case.name.starts_with("strangers"));
         cases.insert(cases.len() / 2, case!(stores::the_leaders_die));
     }
-    let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.log_tail(30)));
+    let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.story()));
     cluster.down()?;
     traces::nothing_left(&before).context("after gantry down")?;
     println!("gantry down left nothing behind");

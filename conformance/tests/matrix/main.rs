@@ -37,7 +37,7 @@ fn main() -> anyhow::Result<ExitCode> {
         case!(rust::rust_client),
         case!(rust::rust_controller),
     ];
-    let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.log_tail(30)));
+    let passed = runner::run(&cluster, &cases, |cluster| eprintln!("{}", cluster.story()));
     cluster.down()?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
