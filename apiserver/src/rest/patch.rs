@@ -38,13 +38,15 @@ impl Patch {
         })
     }
 
-    /// Whether it is a strategic patch of nothing but the status, of the object with this uid.
+    /// Whether it is a strategic patch of nothing but the status; where it names a uid, of the object with this one.
     pub fn says_status_alone(&self, uid: &str) -> bool {
         let Self::Strategic(Value::Object(patch)) = self else { return false };
-        let metadata = patch.get("metadata").and_then(Value::as_object);
-        patch.len() == 2
-            && patch.get("status").is_some_and(Value::is_object)
-            && metadata.is_some_and(|metadata| metadata.len() == 1 && metadata.get("uid").is_some_and(|own| own == uid))
+        patch.get("status").is_some_and(Value::is_object)
+            && patch.iter().all(|(part, said)| match (part.as_str(), said) {
+                ("status", _) => true,
+                ("metadata", Value::Object(said)) => said.iter().all(|(field, said)| field == "uid" && said == uid),
+                _ => false,
+            })
     }
 
     /// The patched object. `ty` is the object's type.
