@@ -267,10 +267,13 @@ impl Engine {
         self.deciding.remove(&uid);
         self.snapshot.confirm(assumed);
         self.queue.remove(&uid);
-        self.pending.remove(&uid);
-        self.gang_bound(&pod);
+        let known = self.pending.remove(&uid);
         // A pod that went meanwhile was not scheduled for anybody.
         if self.snapshot.placement(&uid).is_some() {
+            // What it says of its gang may be another thing by now; if the watch has told its machine already, it did so.
+            if let Some(known) = known {
+                self.gang_bound(&known.info);
+            }
             effects.push(Effect::Scheduled { pod, node, waited_ms: now_ms.saturating_sub(since_ms) });
         }
     }

@@ -114,10 +114,10 @@ impl Engine {
         // Also while it is on its way to a machine: should that fail, it is decided as it is now.
         let (band, team) = (self.snapshot.band(&info.class), self.snapshot.team(&info.namespace));
         self.queue.put(info.clone(), band, team);
+        self.gang_pending(&info);
         if self.deciding.contains_key(uid) {
             return;
         }
-        self.gang_pending(&info);
         if renominated && let Some(machine) = self.snapshot.find(&nominated) {
             self.renominate(&info, machine);
         }
@@ -209,7 +209,9 @@ impl Engine {
     pub(super) fn all_pods(&mut self, pods: &[Arc<Pod>], now_ms: u64, effects: &mut Vec<Effect>) {
         let present: BTreeSet<&str> = pods.iter().map(|p| p.metadata.uid.as_str()).collect();
         let placed = self.snapshot.placed().filter(|p| p.standing == Standing::Stored).map(|p| p.info.uid.clone());
-        let known: BTreeSet<Arc<str>> = placed.chain(self.pending.keys().cloned()).collect();
+        // Of gangs, those that have ended as well.
+        let waiting = self.pending.keys().chain(self.gangs.members()).cloned();
+        let known: BTreeSet<Arc<str>> = placed.chain(waiting).collect();
         for uid in known.iter().filter(|uid| !present.contains(&***uid)) {
             self.pod_gone(uid);
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::{Effect, Engine};
 use crate::api::PodGroup;
 use crate::pod::PodInfo;
+use crate::queue::Place;
 use crate::snapshot::{Assumed, Machine};
 use giving_up::Patience;
 
@@ -20,9 +21,10 @@ type Key = (String, String);
 
 #[derive(Debug, Default)]
 struct Gang {
-    /// From the PodGroup; without one the pods' label says it.
+    /// From the PodGroup.
     min_member: Option<u32>,
-    labelled: Option<u32>,
+    /// What the pods' labels say, and how many say it.
+    says: BTreeMap<u32, usize>,
     /// Those that have no machine, by age.
     pending: BTreeSet<(i64, Arc<str>)>,
     /// Those that have or had one: who has ended did start with the others.
@@ -36,10 +38,14 @@ struct Gang {
 }
 
 impl Gang {
+    /// How many start together: as the PodGroup says, or else the pods; the most, where they are not of one mind.
+    fn min(&self) -> Option<u32> {
+        self.min_member.or_else(|| self.says.last_key_value().map(|(says, _)| *says))
+    }
+
     /// How many must find a place together now; `None` while nobody has said how many they are.
     fn needs(&self) -> Option<usize> {
-        let min = self.min_member.or(self.labelled)?;
-        Some((min as usize).saturating_sub(self.bound.len()))
+        Some((self.min()? as usize).saturating_sub(self.bound.len()))
     }
 }
 
@@ -54,6 +60,16 @@ pub(super) struct Standing {
     pub placed: usize,
 }
 
+/// How a pod belongs to its gang.
+#[derive(Debug, PartialEq, Eq)]
+struct Membership {
+    key: Key,
+    created_us: i64,
+    /// How many start together, by its label.
+    says: Option<u32>,
+    has_machine: bool,
+}
+
 /// A gang that was decided and waits for its machines.
 #[derive(Debug)]
 struct Ticket {
@@ -65,7 +81,7 @@ struct Ticket {
 #[derive(Debug, Default)]
 pub(super) struct Gangs {
     known: BTreeMap<Key, Gang>,
-    key_of: BTreeMap<Arc<str>, Key>,
+    of: BTreeMap<Arc<str>, Membership>,
     tickets: BTreeMap<u64, Ticket>,
     issued: u64,
     /// Gangs whose PodGroup may have to say something else.
@@ -79,35 +95,52 @@ fn key(info: &PodInfo) -> Option<Key> {
 }
 
 impl Gangs {
-    fn pending(&mut self, info: &PodInfo) {
-        let Some(key) = key(info) else { return };
-        let gang = self.known.entry(key.clone()).or_default();
-        gang.labelled = info.gang.as_ref().and_then(|gang| gang.min_member).or(gang.labelled);
-        gang.pending.insert((info.created_us, info.uid.clone()));
-        gang.bound.remove(&info.uid);
-        self.changed.insert(key.clone());
-        self.key_of.insert(info.uid.clone(), key);
+    /// The pod is of the gang that it names now, if any, and of no other. Returns the gangs that are not as they were.
+    fn joins(&mut self, info: &PodInfo, has_machine: bool) -> Vec<Key> {
+        let says = info.gang.as_ref().and_then(|gang| gang.min_member);
+        let now = key(info).map(|key| Membership { key, created_us: info.created_us, says, has_machine });
+        if self.of.get(&info.uid) == now.as_ref() {
+            return Vec::new();
+        }
+        let mut changed: Vec<Key> = self.gone(&info.uid).into_iter().collect();
+        let Some(now) = now else { return changed };
+        let gang = self.known.entry(now.key.clone()).or_default();
+        if has_machine {
+            gang.bound.insert(info.uid.clone());
+        } else {
+            gang.pending.insert((info.created_us, info.uid.clone()));
+        }
+        if let Some(says) = says {
+            *gang.says.entry(says).or_insert(0) += 1;
+        }
+        self.changed.insert(now.key.clone());
+        if changed.first() != Some(&now.key) {
+            changed.push(now.key.clone());
+        }
+        self.of.insert(info.uid.clone(), now);
+        changed
     }
 
-    pub fn bound(&mut self, info: &PodInfo) {
-        let Some(key) = key(info) else { return };
-        let gang = self.known.entry(key.clone()).or_default();
-        gang.labelled = info.gang.as_ref().and_then(|gang| gang.min_member).or(gang.labelled);
-        gang.pending.remove(&(info.created_us, info.uid.clone()));
-        gang.bound.insert(info.uid.clone());
-        self.changed.insert(key.clone());
-        self.key_of.insert(info.uid.clone(), key);
-    }
-
-    fn gone(&mut self, uid: &str) {
-        let Some(key) = self.key_of.remove(uid) else { return };
-        let Some(gang) = self.known.get_mut(&key) else { return };
-        gang.pending.retain(|(_, other)| &**other != uid);
+    /// The pod is of no gang. Returns the one that it was of.
+    fn gone(&mut self, uid: &str) -> Option<Key> {
+        let Membership { key, created_us, says, .. } = self.of.remove(uid)?;
+        let gang = self.known.get_mut(&key)?;
+        gang.pending.remove(&(created_us, uid.into()));
         gang.bound.remove(uid);
+        if let Some(count) = says.and_then(|says| gang.says.get_mut(&says)) {
+            *count -= 1;
+        }
+        gang.says.retain(|_, count| *count > 0);
         self.changed.insert(key.clone());
         if gang.pending.is_empty() && gang.bound.is_empty() && gang.min_member.is_none() {
             self.known.remove(&key);
         }
+        Some(key)
+    }
+
+    /// The pods that are of any gang.
+    pub fn members(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.of.keys()
     }
 
     /// Whether a PodGroup may have to say something else.
@@ -128,7 +161,7 @@ impl Gangs {
     pub fn standing(&self, info: &PodInfo) -> Option<Standing> {
         let gang = self.known.get(&key(info)?)?;
         let pending = gang.pending.iter().map(|(_, uid)| uid.clone()).collect();
-        let min_member = gang.min_member.or(gang.labelled);
+        let min_member = gang.min();
         Some(Standing { min_member, has_object: gang.min_member.is_some(), pending, placed: gang.bound.len() })
     }
 
@@ -144,23 +177,21 @@ impl Gangs {
 
 /// Knowing who belongs together.
 impl Engine {
-    /// A pod of a gang waits. Whoever waits for the gang to be complete is decided again.
+    /// The pod waits for a machine, with its gang if it has one.
     pub(super) fn gang_pending(&mut self, info: &PodInfo) {
-        if let Some(key) = key(info) {
-            self.gangs.pending(info);
-            self.gang_changed(&key);
-        }
+        let changed = self.gangs.joins(info, false);
+        changed.iter().for_each(|key| self.gang_changed(key));
     }
 
     pub(super) fn gang_bound(&mut self, info: &PodInfo) {
-        if let Some(key) = key(info) {
-            self.gangs.bound(info);
-            self.gang_changed(&key);
-        }
+        let changed = self.gangs.joins(info, true);
+        changed.iter().for_each(|key| self.gang_changed(key));
     }
 
     pub(super) fn gang_gone(&mut self, uid: &str) {
-        self.gangs.gone(uid);
+        if let Some(key) = self.gangs.gone(uid) {
+            self.gang_changed(&key);
+        }
     }
 
     pub(super) fn group(&mut self, group: &PodGroup) {
@@ -218,16 +249,24 @@ impl Engine {
         }
     }
 
-    /// Those that wait for the gang alone are decided again: its oldest when it is complete, all when each goes alone.
+    /// Those that wait for the gang alone are decided again: one of them when it is complete, all when each goes alone.
     fn gang_changed(&mut self, key: &Key) {
-        let Some(gang) = self.gangs.known.get(key) else { return };
-        let ready = match gang.needs() {
+        let Some(gang) = self.gangs.known.get_mut(key) else { return };
+        let needs = gang.needs();
+        let ready = match needs {
             Some(0) => gang.pending.len(),
             Some(needs) if gang.pending.len() >= needs => 1,
             _ => return,
         };
-        let parked = gang.pending.iter().map(|(_, uid)| uid.clone()).filter(|uid| !self.deciding.contains_key(uid));
-        let parked: Vec<Arc<str>> = parked.filter(|uid| self.queue.is_parked(uid)).take(ready).collect();
-        parked.iter().for_each(|uid| self.queue.again(uid));
+        // Who fits nowhere by itself sleeps on.
+        let slept = needs != Some(0) || std::mem::take(&mut gang.is_short);
+        let waits = |uid: &Arc<str>| match self.queue.place(uid) {
+            Some((Place::Parked, ..)) => true,
+            Some((Place::Sleeping(_), ..)) => slept,
+            _ => false,
+        };
+        let waiting: Vec<_> =
+            gang.pending.iter().map(|(_, uid)| uid).filter(|uid| waits(uid)).take(ready).cloned().collect();
+        waiting.iter().for_each(|uid| self.queue.again(uid));
     }
 }

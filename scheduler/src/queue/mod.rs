@@ -143,10 +143,6 @@ impl Queue {
         self.set(uid, Place::Parked);
     }
 
-    pub fn is_parked(&self, uid: &str) -> bool {
-        self.entries.get(uid).is_some_and(|entry| entry.place == Place::Parked)
-    }
-
     /// It was decided but did not get through: again after a back-off.
     pub fn retry(&mut self, uid: &str, now_ms: u64) {
         if let Some(entry) = self.entries.get_mut(uid) {

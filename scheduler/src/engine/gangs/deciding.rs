@@ -27,7 +27,12 @@ enum Outcome {
 
 impl Engine {
     /// Decides the pod's whole gang; false when the pod goes by itself.
-    pub(in crate::engine) fn decide_gang(&mut self, info: &Arc<PodInfo>, now_ms: u64, effects: &mut Vec<Effect>) -> bool {
+    pub(in crate::engine) fn decide_gang(
+        &mut self,
+        info: &Arc<PodInfo>,
+        now_ms: u64,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
         let Some(key) = key(info) else { return false };
         let Some(gang) = self.gangs.known.get(&key) else { return false };
         let needs = gang.needs();

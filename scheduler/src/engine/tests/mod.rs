@@ -1,6 +1,7 @@
 //! The engine's effects, event by event; and two engines on one store under any interleaving.
 
 mod bad_input;
+mod gangs;
 mod giving_up;
 mod interleaving;
 pub(super) mod model;
