@@ -53,7 +53,7 @@ impl Workers for Inline {
 }
 
 /// What was held for a pod that is decided now.
-type Held = Option<(Machine, Waits)>;
+pub(super) type Held = Option<(Machine, Waits)>;
 
 impl Engine {
     /// Whether enough is decided until some of it has arrived.
@@ -104,6 +104,7 @@ impl Engine {
 
     /// What is to be proposed for the pod; nothing when it is settled without.
     fn begin(&mut self, info: Arc<PodInfo>, seed: u64, now_ms: u64, effects: &mut Vec<Effect>) -> Option<Work> {
+        self.stalled.remove(&info.uid);
         if info.gang.is_some() && self.decide_gang(&info, now_ms, effects) {
             return None;
         }
@@ -126,11 +127,7 @@ impl Engine {
     fn commit(&mut self, work: Work, decision: Decision, alone: bool, now_ms: u64, effects: &mut Vec<Effect>) {
         let Work { info, class, seed } = work;
         // What is held for this pod is not in its own way.
-        let held = self.nominated.remove(&info.uid).map(|nomination| {
-            let machine = nomination.hold.machine();
-            self.snapshot.forget(nomination.hold);
-            (machine, nomination.waits)
-        });
+        let held = self.release_nomination(&info.uid);
         let decision =
             if held.is_some() { schedule(&self.snapshot, &class, seed, &mut self.scratch) } else { decision };
         match decision {
@@ -171,16 +168,21 @@ impl Engine {
         effects: &mut Vec<Effect>,
     ) {
         let assumed = self.snapshot.assume(info.clone(), machine);
-        self.news.on(Wake::POD_PLACED, machine);
-        let team = self.snapshot.team(&info.namespace);
-        self.queue.charge(team, self.snapshot.share(team));
-        self.queue.wake_class(class.id, now_ms);
+        self.count_placed(info, class.id, machine, now_ms);
         self.enqueue(assumed);
         self.launch(machine, effects);
     }
 
+    /// The pod was assumed: its team and its class know, and whoever waits for that.
+    pub(super) fn count_placed(&mut self, info: &PodInfo, class: u64, machine: Machine, now_ms: u64) {
+        self.news.on(Wake::POD_PLACED, machine);
+        let team = self.snapshot.team(&info.namespace);
+        self.queue.charge(team, self.snapshot.share(team));
+        self.queue.wake_class(class, now_ms);
+    }
+
     /// What was held stays held.
-    fn keep(&mut self, info: &Arc<PodInfo>, held: Held) {
+    pub(super) fn keep(&mut self, info: &Arc<PodInfo>, held: Held) {
         if let Some((machine, waits)) = held {
             let hold = self.snapshot.hold(info.clone(), machine);
             self.nominated.insert(info.uid.clone(), Nomination { hold, waits });

@@ -232,10 +232,7 @@ impl Engine {
         self.pending.remove(uid);
         self.queue.remove(uid);
         self.stalled.remove(uid);
-        if let Some(nomination) = self.nominated.remove(uid) {
-            self.news.on(Wake::POD_GONE, nomination.hold.machine());
-            self.snapshot.forget(nomination.hold);
-        }
+        self.give_back(uid);
     }
 
     /// A watch moved on: machines may be current again.

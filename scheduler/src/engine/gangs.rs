@@ -14,6 +14,8 @@ use crate::queue::Place;
 use crate::snapshot::{Assumed, Machine};
 use giving_up::Patience;
 
+/// Pods in one transaction.
+pub(super) const MOST: usize = 512;
 /// The reason of the condition that a PodGroup has when its gang was tried for too long.
 pub(crate) const TIMED_OUT: &str = "TimedOut";
 

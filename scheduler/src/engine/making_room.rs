@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::deciding::Held;
 use super::{Effect, Engine, Nomination, Victim, Waits};
 use crate::class::Class;
 use crate::plugins::{Reason, Wake};
@@ -67,15 +68,27 @@ impl Engine {
         waits && would_do(&self.snapshot, class, machine, &without)
     }
 
+    /// What is held for the pod is free: it is decided now, and holds it again or tells others.
+    pub(super) fn release_nomination(&mut self, uid: &str) -> Held {
+        let Nomination { hold, waits } = self.nominated.remove(uid)?;
+        let machine = hold.machine();
+        self.snapshot.forget(hold);
+        Some((machine, waits))
+    }
+
+    /// What is held for the pod is for others from now on.
+    pub(super) fn give_back(&mut self, uid: &str) {
+        if let Some((machine, _)) = self.release_nomination(uid) {
+            self.news.on(Wake::POD_GONE, machine);
+        }
+    }
+
     /// A pod that was to make way does not: for whom it was to go, something else is tried after a while.
     pub(super) fn stays(&mut self, victim: &Arc<str>, now_ms: u64) {
         let waits = |nomination: &Nomination| nomination.waits.victims.contains(victim);
         let waiting: Vec<_> = self.nominated.iter().filter(|(_, n)| waits(n)).map(|(uid, _)| uid.clone()).collect();
         for uid in waiting {
-            if let Some(nomination) = self.nominated.remove(&uid) {
-                self.news.on(Wake::POD_GONE, nomination.hold.machine());
-                self.snapshot.forget(nomination.hold);
-            }
+            self.give_back(&uid);
             self.queue.retry(&uid, now_ms);
         }
     }

@@ -86,21 +86,14 @@ impl Engine {
         let (info, since_ms) = (pending.info.clone(), pending.since_ms);
         let making_room = self.making_room(&info, now_ms);
         // Its own hold is not in its way.
-        let hold = self.nominated.remove(&info.uid).map(|nomination| {
-            let machine = nomination.hold.machine();
-            self.snapshot.forget(nomination.hold);
-            (machine, nomination.waits)
-        });
+        let held = self.release_nomination(&info.uid);
         let class = self.class_of(&info);
         let mut report = report::filters(&self.snapshot, &class);
         report.gang = self.gang_state(&info);
         if report.feasible == 0 {
             report.preemption = Some(self.could_preempt(&class));
         }
-        if let Some((machine, waits)) = hold {
-            let hold = self.snapshot.hold(info.clone(), machine);
-            self.nominated.insert(info.uid.clone(), super::Nomination { hold, waits });
-        }
+        self.keep(&info, held);
         report.making_room = making_room;
         report.queue = Some(self.queued(&info, since_ms, now_ms));
         report.team = Some(self.team_share(&info));

@@ -67,7 +67,8 @@ impl Sleeping {
     /// What was found for the class just now.
     pub fn found(&mut self, found: Found, now_ms: u64) {
         let Found { class, none, message } = found;
-        let local = !none.reasons.keys().any(Reason::spans_machines);
+        // What happens on one machine may help a member of a gang, and that another one.
+        let local = class.spec.gang.is_none() && !none.reasons.keys().any(Reason::spans_machines);
         let pods = self.classes.remove(&class.id).map(|known| known.pods).unwrap_or_default();
         let id = class.id;
         let (found_ms, stale, hopeless) = (now_ms, false, false);

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::super::{Effect, Engine};
 use super::{Gang, Gangs, Key};
-use crate::plugins::Wake;
 
 /// How long a gang has been tried for.
 #[derive(Debug, Default)]
@@ -124,10 +123,7 @@ impl Engine {
         let members: BTreeSet<Arc<str>> = gang.pending.iter().map(|(_, uid)| uid.clone()).collect();
         self.gangs.changed.insert(key.clone());
         for uid in &members {
-            if let Some(nomination) = self.nominated.remove(uid) {
-                self.news.on(Wake::POD_GONE, nomination.hold.machine());
-                self.snapshot.forget(nomination.hold);
-            }
+            self.give_back(uid);
             self.explain(uid, &message, effects);
         }
         self.queue.behind(&members, now_ms);
