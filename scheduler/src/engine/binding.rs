@@ -41,8 +41,8 @@ pub(super) struct Member {
 #[derive(Debug)]
 pub(super) struct Flight {
     members: Vec<Member>,
-    /// Each with the version decided from.
-    machines: Vec<(Machine, u64)>,
+    /// Each with the version decided from, and its name: should nothing be left of it meanwhile, its place may be another's.
+    machines: Vec<(Machine, u64, Arc<str>)>,
 }
 
 impl Engine {
@@ -149,9 +149,10 @@ impl Engine {
 
     fn take_off(&mut self, members: Vec<Member>, machines: BTreeSet<Machine>) {
         self.flown += 1;
-        let from = |machine: Machine| (machine, self.snapshot.allocation(machine).version);
+        let from =
+            |machine: Machine| (machine, self.snapshot.allocation(machine).version, self.snapshot.name(machine).into());
         let machines: Vec<_> = machines.into_iter().map(from).collect();
-        for (machine, _) in &machines {
+        for (machine, ..) in &machines {
             self.lanes.entry(*machine).or_default().in_flight = Some(self.flown);
         }
         self.flights.insert(self.flown, Flight { members, machines });
@@ -222,12 +223,15 @@ impl Engine {
         let outcomes = || members.iter().filter_map(|member| member.outcome.as_ref());
         let version = outcomes().filter_map(|o| if let BindOutcome::Bound(at) = o { Some(*at) } else { None }).max();
         let in_doubt = outcomes().any(|o| matches!(o, BindOutcome::Conflict(_) | BindOutcome::Unknown));
-        for (machine, _) in &machines {
+        for (machine, ..) in &machines {
             if let Some(lane) = self.lanes.get_mut(machine) {
                 lane.in_flight = None;
             }
         }
-        for (machine, from) in &machines {
+        for (machine, from, name) in &machines {
+            if self.snapshot.name(*machine) != &**name {
+                continue;
+            }
             let known = self.snapshot.allocation(*machine).version;
             if in_doubt {
                 self.abandon(*machine);
@@ -236,8 +240,8 @@ impl Engine {
                 continue;
             }
             match version {
-                // Somebody else's write came after ours.
-                Some(version) if version < known => self.abandon(*machine),
+                // Somebody else's write came after ours, or there is no version any more.
+                Some(version) if version < known || known == 0 => self.abandon(*machine),
                 Some(version) => self.snapshot.allocation_written(*machine, version),
                 None if known != *from => self.abandon(*machine),
                 None => {}
@@ -246,7 +250,7 @@ impl Engine {
         for member in members {
             self.arrive(member, now_ms, effects);
         }
-        for (machine, _) in machines {
+        for (machine, ..) in machines {
             self.launch(machine, effects);
         }
         self.unstall();

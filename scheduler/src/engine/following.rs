@@ -11,12 +11,15 @@ use crate::pod::PodInfo;
 use crate::snapshot::{Machine, Standing, Version, Watch};
 
 impl Engine {
-    pub(super) fn node(&mut self, node: &Node) {
-        if self.snapshot.node_applied(node)
-            && let Some(machine) = self.snapshot.find(&node.metadata.name)
-        {
-            self.news.on(Wake::MACHINE, machine);
-            self.ask_nominated_again(machine);
+    pub(super) fn node(&mut self, node: &Node, effects: &mut Vec<Effect>) {
+        let is_news = self.snapshot.node_applied(node);
+        if let Some(machine) = self.snapshot.find(&node.metadata.name) {
+            if is_news {
+                self.news.on(Wake::MACHINE, machine);
+                self.ask_nominated_again(machine);
+            }
+            // Its version may have waited for this.
+            self.launch(machine, effects);
         }
         self.unstall();
     }
@@ -29,20 +32,34 @@ impl Engine {
     }
 
     pub(super) fn node_gone(&mut self, name: &str) {
-        if let Some(machine) = self.snapshot.find(name) {
-            self.ask_nominated_again(machine);
-        }
+        let machine = self.snapshot.find(name);
+        machine.into_iter().for_each(|machine| self.ask_nominated_again(machine));
         self.snapshot.node_deleted(name);
+        machine.into_iter().for_each(|machine| self.abandon_waiting(machine));
         // Its zone, and with it what spreads, is another one.
         self.news.everywhere(Wake::POD_GONE);
     }
 
-    pub(super) fn all_nodes(&mut self, nodes: &[Arc<Node>]) {
+    pub(super) fn all_nodes(&mut self, nodes: &[Arc<Node>], effects: &mut Vec<Effect>) {
         let names: BTreeSet<&str> = nodes.iter().map(|n| n.metadata.name.as_str()).collect();
         let known = self.snapshot.machines().map(|m| self.snapshot.name(m).to_owned());
         let gone: Vec<String> = known.filter(|name| !names.contains(name.as_str())).collect();
         gone.iter().for_each(|name| self.node_gone(name));
-        nodes.iter().for_each(|node| self.node(node));
+        nodes.iter().for_each(|node| self.node(node, effects));
+    }
+
+    /// There is no version to decide from any more.
+    pub(super) fn allocation_gone(&mut self, name: &str) {
+        let machine = self.snapshot.find(name);
+        self.snapshot.allocation_deleted(name);
+        machine.into_iter().for_each(|machine| self.abandon_waiting(machine));
+    }
+
+    /// With a bind under way, its answer will tell what becomes of those that wait for it.
+    fn abandon_waiting(&mut self, machine: Machine) {
+        if self.lanes.get(&machine).is_some_and(|lane| lane.in_flight.is_none()) {
+            self.abandon(machine);
+        }
     }
 
     pub(super) fn allocation(&mut self, read: &NodeAllocation, effects: &mut Vec<Effect>) {
@@ -55,10 +72,8 @@ impl Engine {
             if is_first {
                 self.news.on(Wake::MACHINE, machine);
             }
-            // With a bind under way this may be its own version; its answer will tell.
-            if self.lanes.get(&machine).is_some_and(|lane| lane.in_flight.is_none()) {
-                self.abandon(machine);
-            }
+            // With a bind under way this may be its own version.
+            self.abandon_waiting(machine);
             self.launch(machine, effects);
         }
         self.unstall();
@@ -69,7 +84,7 @@ impl Engine {
         let known = (0..self.snapshot.slots()).filter(|m| self.snapshot.allocation(*m).version > 0);
         let known: Vec<String> = known.map(|m| self.snapshot.name(m).to_owned()).collect();
         for name in known.iter().filter(|name| !names.contains(name.as_str())) {
-            self.snapshot.allocation_deleted(name);
+            self.allocation_gone(name);
         }
         for allocation in all {
             self.allocation(allocation, effects);

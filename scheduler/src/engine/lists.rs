@@ -7,8 +7,8 @@ use std::sync::Arc;
 use gantry_apimachinery::labels::Selector;
 use gantry_apimachinery::meta::Object;
 
-use super::Engine;
-use crate::api::{BatchCapacity, Namespace, PlacementReview, PodDisruptionBudget, PodGroup, PriorityClass};
+use super::{Effect, Engine};
+use crate::api::{Amounts, BatchCapacity, Namespace, PlacementReview, PodDisruptionBudget, PodGroup, PriorityClass};
 use crate::plugins::Wake;
 use crate::pod::PodInfo;
 use crate::preempt::Budget;
@@ -92,25 +92,31 @@ impl Engine {
         all.iter().for_each(|group| self.group(group));
     }
 
-    pub(super) fn lendable(&mut self, capacity: &BatchCapacity) {
-        let name = capacity.name();
-        if self.snapshot.lendable_applied(name, Some(&capacity.spec.lendable), capacity.metadata.revision())
-            && let Some(machine) = self.snapshot.find(name)
-        {
+    pub(super) fn lendable(&mut self, capacity: &BatchCapacity, effects: &mut Vec<Effect>) {
+        let (name, revision) = (capacity.name(), capacity.metadata.revision());
+        self.lends(name, Some(&capacity.spec.lendable), revision, effects);
+    }
+
+    pub(super) fn lendable_gone(&mut self, last: &BatchCapacity, effects: &mut Vec<Effect>) {
+        self.lends(last.name(), None, last.metadata.revision(), effects);
+    }
+
+    fn lends(&mut self, name: &str, lendable: Option<&Amounts>, revision: u64, effects: &mut Vec<Effect>) {
+        let is_news = self.snapshot.lendable_applied(name, lendable, revision);
+        let Some(machine) = self.snapshot.find(name) else { return };
+        if is_news {
             self.news.on(Wake::MACHINE, machine);
         }
+        // Its version may have waited for this.
+        self.launch(machine, effects);
     }
 
-    pub(super) fn lendable_gone(&mut self, last: &BatchCapacity) {
-        self.snapshot.lendable_applied(last.name(), None, last.metadata.revision());
-    }
-
-    pub(super) fn all_lendable(&mut self, all: &[Arc<BatchCapacity>]) {
+    pub(super) fn all_lendable(&mut self, all: &[Arc<BatchCapacity>], effects: &mut Vec<Effect>) {
         let known = self.snapshot.lending().map(|name| (String::new(), name.to_owned()));
         for (_, gone) in missing(known, all) {
-            self.snapshot.lendable_applied(&gone, None, 0);
+            self.lends(&gone, None, 0, effects);
         }
-        all.iter().for_each(|capacity| self.lendable(capacity));
+        all.iter().for_each(|capacity| self.lendable(capacity, effects));
     }
 
     pub(super) fn all_reviews(&mut self, all: &[Arc<PlacementReview>]) {

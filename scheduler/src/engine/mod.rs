@@ -142,10 +142,10 @@ impl Engine {
     pub fn step(&mut self, now_ms: u64, event: Event) -> Vec<Effect> {
         let mut effects = Vec::new();
         match event {
-            Event::Node(node) => self.node(&node),
+            Event::Node(node) => self.node(&node, &mut effects),
             Event::NodeGone(name) => self.node_gone(&name),
             Event::Allocation(allocation) => self.allocation(&allocation, &mut effects),
-            Event::AllocationGone(name) => self.snapshot.allocation_deleted(&name),
+            Event::AllocationGone(name) => self.allocation_gone(&name),
             Event::Pod(pod) => {
                 self.strangers.pod(&pod, &self.schedulers);
                 self.pod(&pod, now_ms, &mut effects);
@@ -162,11 +162,11 @@ impl Engine {
             Event::BudgetGone(name) => drop(self.budgets.remove(&name)),
             Event::Group(group) => self.group(&group),
             Event::GroupGone(name) => self.group_gone(&name),
-            Event::Lendable(capacity) => self.lendable(&capacity),
-            Event::LendableGone(last) => self.lendable_gone(&last),
+            Event::Lendable(capacity) => self.lendable(&capacity, &mut effects),
+            Event::LendableGone(last) => self.lendable_gone(&last, &mut effects),
             Event::Review(review) => self.review(&review),
             Event::ReviewGone(name) => drop(self.reviews.remove(&name)),
-            Event::AllNodes(nodes) => self.all_nodes(&nodes),
+            Event::AllNodes(nodes) => self.all_nodes(&nodes, &mut effects),
             Event::AllAllocations(all) => self.all_allocations(&all, &mut effects),
             Event::AllPods(pods) => {
                 self.strangers.all(&pods, &self.schedulers);
@@ -176,7 +176,7 @@ impl Engine {
             Event::AllNamespaces(all) => self.all_namespaces(&all),
             Event::AllBudgets(all) => self.all_budgets(&all),
             Event::AllGroups(all) => self.all_groups(&all),
-            Event::AllLendable(all) => self.all_lendable(&all),
+            Event::AllLendable(all) => self.all_lendable(&all, &mut effects),
             Event::AllReviews(all) => self.all_reviews(&all),
             Event::AllocationUnread(node) => effects.push(Effect::ReadAllocation(node)),
             Event::Reached(watch, revision) => self.reached(watch, revision, &mut effects),

@@ -253,7 +253,7 @@ impl Engine {
         let mut wake_on = Wake::MACHINE.or(Wake::POD_GONE);
         for (turn, info) in members.iter().enumerate() {
             let class = self.class_of(info);
-            if class.spans_machines {
+            if class.checks.iter().any(|(_, check)| check.spans_machines()) {
                 wake_on = wake_on.or(Wake::POD_PLACED);
             }
             if refused.contains(&class.id) || refused.len() == ASKED {
