@@ -16,6 +16,8 @@ use crate::pod::PodInfo;
 use crate::schedule::{Decision, Unschedulable, schedule};
 use crate::snapshot::Assumed;
 
+/// Questions about pods that are answered in one turn: each asks all machines.
+const A_TURN: usize = 4;
 /// Machines named in an answer about replicas.
 const NAMED: usize = 20;
 
@@ -30,15 +32,17 @@ impl Engine {
         }
     }
 
-    /// All that wait; but of those about templates, which may be of many pods, one a turn: pods are decided in between.
+    /// A few of those that wait; of those about templates, which may be of many pods, one: pods are decided in between.
     pub(super) fn answer_reviews(&mut self, now_ms: u64, effects: &mut Vec<Effect>) {
-        let mut is_spent = false;
+        let (mut templates, mut left) = (1, A_TURN);
         let mut later = BTreeMap::new();
         for (key, review) in std::mem::take(&mut self.reviews) {
-            if review.spec.template.is_some() && std::mem::replace(&mut is_spent, true) {
+            let left = if review.spec.template.is_some() { &mut templates } else { &mut left };
+            if *left == 0 {
                 later.insert(key, review);
                 continue;
             }
+            *left -= 1;
             let answer = self.answer(&review, now_ms);
             effects.push(Effect::Answer { review, answer: answer.map(Box::new) });
         }

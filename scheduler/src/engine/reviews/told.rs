@@ -1,13 +1,16 @@
 //! What an answer tells beside the machines: whether ending pods could help, what is under way, the queue, the team, the gang.
 //! Names of pods go no further than their namespace.
 
+use std::sync::Arc;
+
 use crate::class::Class;
 use crate::engine::Engine;
+use crate::engine::gangs::MOST;
 use crate::explain::report::{GangState, MakingRoom, Preempting, Queued, TeamShare, Victims};
 use crate::pod::{Band, PodInfo};
 use crate::preempt::{Budget, preempt};
 use crate::queue::Place;
-use crate::schedule::explain;
+use crate::schedule::{Decision, explain, schedule};
 
 impl Engine {
     pub(super) fn could_preempt(&mut self, class: &Class) -> Preempting {
@@ -83,11 +86,24 @@ impl Engine {
     pub(super) fn gang_state(&mut self, info: &PodInfo) -> Option<GangState> {
         let standing = self.gangs.standing(info)?;
         let members = standing.pending.iter().filter(|uid| !self.deciding.contains_key(*uid));
-        let members = members.filter_map(|uid| self.pending.get(uid)).map(|pending| (*pending.info).clone());
-        let members: Vec<PodInfo> = members.collect();
-        let (assumed, _) = self.in_thought(members.into_iter());
+        let members = members.filter_map(|uid| self.pending.get(uid)).map(|pending| pending.info.clone());
+        let members: Vec<Arc<PodInfo>> = members.take(MOST).collect();
+        // What is held for them is not in their way, and none of it is touched by placing them in thought.
+        let held: Vec<_> = members.iter().map(|member| self.release_nomination(&member.uid)).collect();
+        let mut assumed = Vec::new();
+        for (turn, member) in members.iter().enumerate() {
+            let class = self.class_of(member);
+            let decision = schedule(&self.snapshot, &class, turn as u64, &mut self.scratch);
+            let Decision::Placement(placement) = decision else { break };
+            let thought = PodInfo { uid: format!("review/{}", member.uid).into(), ..(**member).clone() };
+            let thought = self.snapshot.adopt(thought);
+            assumed.push(self.snapshot.assume(thought, placement.machine()));
+        }
         let fit = assumed.len();
         self.forget_all(assumed);
+        for (member, held) in members.iter().zip(held) {
+            self.keep(member, held);
+        }
         Some(GangState {
             name: info.gang.as_ref()?.name.clone(),
             min_member: standing.min_member,

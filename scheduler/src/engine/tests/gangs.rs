@@ -368,6 +368,26 @@ fn what_is_written_of_a_gang_does_not_have_it_decided_again() {
 }
 
 #[test]
+fn a_question_about_a_gang_takes_no_room_from_it() {
+    let mut engine = engine();
+    engine.step(0, Event::Pod(pod("low", "2", "m", json!({}))));
+    engine.step(0, Event::Pod(of("", "a", "2", json!({"priority": 100}))));
+    decide(&mut engine, 0);
+    engine.step(1, group("g", 2));
+    engine.step(1, Event::Pod(of("g", "a", "2", json!({"priority": 100}))));
+    comes(&mut engine, 1, "g", "b", "1");
+    machine_comes(&mut engine, 1, "n", "8");
+    let review = json!({"metadata": {"namespace": "ns", "name": "q", "uid": "q"}, "spec": {"podName": "b"}});
+    engine.step(1, Event::Review(Arc::new(serde_json::from_value(review).unwrap())));
+    let mut effects = Vec::new();
+    engine.answer_reviews(1, &mut effects);
+    assert_eq!(
+        (effects.len(), machine(&engine.snapshot, "m"), machine(&engine.snapshot, "n")),
+        (1, (4_000, 2), (0, 0))
+    );
+}
+
+#[test]
 fn who_waits_for_news_and_gets_room_before_is_decided_once() {
     let mut engine = engine();
     engine.step(0, Event::Pod(pod("low", "2", "m", json!({}))));

@@ -67,6 +67,16 @@ fn one_template_a_turn() {
 }
 
 #[test]
+fn a_few_pods_a_turn() {
+    let mut engine = engine();
+    for at in 0..10 {
+        engine.step(0, question(&format!("q{at}"), json!({"podName": "none"})));
+    }
+    let answered: Vec<usize> = (0..3).map(|_| answers(&mut engine, 0).len()).collect();
+    assert_eq!((answered, engine.has_ready()), (vec![4, 4, 2], false));
+}
+
+#[test]
 fn a_template_has_the_priority_of_its_class() {
     let mut engine = engine();
     engine.step(0, Event::Pod(pod("low", "2", "m", json!({}))));
