@@ -45,6 +45,17 @@ pub(super) struct Flight {
     machines: Vec<(Machine, u64, Arc<str>)>,
 }
 
+#[cfg(test)]
+impl Flight {
+    pub fn has(&self, uid: &str) -> bool {
+        self.members.iter().any(|member| &**member.assumed.uid() == uid)
+    }
+
+    pub fn is_to(&self, machine: Machine) -> bool {
+        self.machines.iter().any(|(to, ..)| *to == machine)
+    }
+}
+
 impl Engine {
     pub(super) fn enqueue(&mut self, assumed: Assumed) {
         self.deciding.insert(assumed.uid().clone(), assumed.machine());
@@ -230,6 +241,7 @@ impl Engine {
         }
         for (machine, from, name) in &machines {
             if self.snapshot.name(*machine) != &**name {
+                self.abandon(*machine);
                 continue;
             }
             let known = self.snapshot.allocation(*machine).version;

@@ -177,6 +177,22 @@ impl Gangs {
     }
 }
 
+#[cfg(test)]
+impl Gangs {
+    /// Whether the ticket is for this pod on this machine.
+    pub fn stands(&self, ticket: u64, uid: &str, machine: Machine) -> bool {
+        let members = self.tickets.get(&ticket).map(|ticket| &ticket.members);
+        members.into_iter().flatten().any(|member| &**member.uid() == uid && member.machine() == machine)
+    }
+
+    /// Those that wait with this pod, itself included, if its gang is complete.
+    pub fn whole(&self, uid: &str) -> impl Iterator<Item = &Arc<str>> {
+        let gang = self.of.get(uid).and_then(|of| self.known.get(&of.key));
+        let gang = gang.filter(|gang| gang.needs().is_some_and(|needs| needs <= MOST && gang.pending.len() >= needs));
+        gang.into_iter().flat_map(|gang| gang.pending.iter().map(|(_, uid)| uid))
+    }
+}
+
 /// Knowing who belongs together.
 impl Engine {
     /// The pod waits for a machine, with its gang if it has one.

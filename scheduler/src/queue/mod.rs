@@ -196,6 +196,12 @@ impl Queue {
         self.entries.get(uid).map(|entry| (entry.place, &entry.rank, entry.attempts))
     }
 
+    /// Where everybody is.
+    #[cfg(test)]
+    pub fn places(&self) -> impl Iterator<Item = (&Arc<str>, Place)> {
+        self.entries.iter().map(|(uid, entry)| (uid, entry.place))
+    }
+
     pub fn ready(&self) -> &Ready {
         &self.ready
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn of(gang: &str, name: &str, cpu: &str, extra: serde_json::Value) -> Arc<Pod> {
+pub(super) fn of(gang: &str, name: &str, cpu: &str, extra: serde_json::Value) -> Arc<Pod> {
     let mut member = (*pod(name, cpu, "", extra)).clone();
     if !gang.is_empty() {
         member.metadata.labels.insert("gantry.dev/pod-group".into(), gang.into());
@@ -10,16 +10,16 @@ fn of(gang: &str, name: &str, cpu: &str, extra: serde_json::Value) -> Arc<Pod> {
     Arc::new(member)
 }
 
-fn comes(engine: &mut Engine, now_ms: u64, gang: &str, name: &str, cpu: &str) {
+pub(super) fn comes(engine: &mut Engine, now_ms: u64, gang: &str, name: &str, cpu: &str) {
     engine.step(now_ms, Event::Pod(of(gang, name, cpu, json!({}))));
 }
 
-fn group(gang: &str, min: u32) -> Event {
+pub(super) fn group(gang: &str, min: u32) -> Event {
     let group = json!({"metadata": {"namespace": "ns", "name": gang}, "spec": {"minMember": min}});
     Event::Group(Arc::new(serde_json::from_value(group).unwrap()))
 }
 
-fn machine_comes(engine: &mut Engine, now_ms: u64, name: &str, cpu: &str) {
+pub(super) fn machine_comes(engine: &mut Engine, now_ms: u64, name: &str, cpu: &str) {
     let mut node = (*node(name, 5, cpu)).clone();
     node.metadata.labels = serde_json::from_value(json!({"host": name})).unwrap();
     engine.step(now_ms, Event::Node(Arc::new(node)));
@@ -27,7 +27,7 @@ fn machine_comes(engine: &mut Engine, now_ms: u64, name: &str, cpu: &str) {
 }
 
 /// One that knows these machines, with so many CPUs each.
-fn with(machines: &[(&str, &str)]) -> Engine {
+pub(super) fn with(machines: &[(&str, &str)]) -> Engine {
     let mut engine = Engine::new("default-scheduler");
     for (name, cpu) in machines {
         machine_comes(&mut engine, 0, name, cpu);
@@ -37,12 +37,12 @@ fn with(machines: &[(&str, &str)]) -> Engine {
 }
 
 /// The binds that are decided now, without what is said of pods and groups.
-fn binds(effects: &[Effect]) -> Vec<String> {
+pub(super) fn binds(effects: &[Effect]) -> Vec<String> {
     told(effects).into_iter().filter(|effect| effect.starts_with("bind")).collect()
 }
 
 /// Decides, and lets all binds succeed, until nobody is ready. Says who was bound.
-fn drive(engine: &mut Engine, now_ms: u64) -> Vec<Arc<str>> {
+pub(super) fn drive(engine: &mut Engine, now_ms: u64) -> Vec<Arc<str>> {
     let mut bound = Vec::new();
     let mut effects = decide(engine, now_ms);
     loop {
@@ -203,53 +203,6 @@ fn a_member_on_its_way_keeps_its_room_whoever_stays_elsewhere() {
     assert_eq!((engine.pending(), machine(&engine.snapshot, "m")), (0, (2_000, 1)));
 }
 
-/// `slow` is on its way to m; the gang g of two waits for m and n, both of which it fills.
-fn line() -> Engine {
-    let mut engine = with(&[("m", "2"), ("n", "2")]);
-    comes(&mut engine, 0, "", "slow", "500m");
-    assert_eq!(binds(&decide(&mut engine, 0)), ["bind slow@5"]);
-    engine.step(0, group("g", 2));
-    for name in ["a", "b"] {
-        comes(&mut engine, 0, "g", name, "1500m");
-    }
-    assert_eq!(binds(&decide(&mut engine, 0)), Vec::<String>::new());
-    assert_eq!(engine.deciding.len(), 3);
-    engine
-}
-
-#[test]
-fn who_waits_for_a_machine_that_goes_is_decided_again() {
-    for goes in [Event::AllocationGone("n".into()), Event::NodeGone("n".into()), Event::AllAllocations(vec![])] {
-        let mut engine = line();
-        let other = if matches!(goes, Event::AllAllocations(_)) { 0 } else { 1 };
-        engine.step(1, goes);
-        assert_eq!(engine.deciding.len(), 1, "slow alone was sent");
-        engine.step(2, ended("slow", BindOutcome::Bound(12)));
-        assert_eq!(binds(&decide(&mut engine, 10_000)).len(), 0);
-        machine_comes(&mut engine, 20_000, "o", "2");
-        if other == 1 {
-            assert_eq!(drive(&mut engine, 40_000).len(), 2);
-        }
-    }
-}
-
-#[test]
-fn a_new_machine_does_not_inherit_what_was_sent_to_another() {
-    let mut engine = with(&[("m", "2")]);
-    comes(&mut engine, 0, "", "a", "1");
-    assert_eq!(binds(&decide(&mut engine, 0)), ["bind a@5"]);
-    for event in [Event::NodeGone("m".into()), Event::AllocationGone("m".into()), Event::PodGone("a".into())] {
-        engine.step(1, event);
-    }
-    machine_comes(&mut engine, 2, "x", "2");
-    comes(&mut engine, 2, "", "b", "1");
-    decide(&mut engine, 2);
-    let next = engine.step(3, ended("a", BindOutcome::Bound(12)));
-    assert_eq!(binds(&next), ["bind b@5"]);
-    let x = engine.snapshot.find("x").unwrap();
-    assert_eq!(engine.snapshot.allocation(x).version, 5);
-}
-
 #[test]
 fn those_that_were_left_over_go_when_the_others_are_gone() {
     let mut engine = engine();
@@ -385,20 +338,5 @@ fn a_question_about_a_gang_takes_no_room_from_it() {
         (effects.len(), machine(&engine.snapshot, "m"), machine(&engine.snapshot, "n")),
         (1, (4_000, 2), (0, 0))
     );
-}
-
-#[test]
-fn who_waits_for_news_and_gets_room_before_is_decided_once() {
-    let mut engine = engine();
-    engine.step(0, Event::Pod(pod("low", "2", "m", json!({}))));
-    engine.step(0, Event::Pod(pod("urgent", "2", "", json!({"priority": 100}))));
-    decide(&mut engine, 0);
-    engine.step(1, Event::Node(node("n", 5, "2")));
-    engine.step(1, Event::Allocation(allocation("n", 20, 2, Some(1))));
-    assert_eq!(decide(&mut engine, 1_000), [], "news of n is on its way");
-    engine.step(1_001, Event::PodGone("low".into()));
-    assert_eq!(binds(&decide(&mut engine, 1_001)), ["bind urgent@5"]);
-    engine.step(1_002, Event::Reached(Watch::Pods, 20));
-    assert_eq!(decide(&mut engine, 1_002), []);
-    assert_eq!((machine(&engine.snapshot, "m"), machine(&engine.snapshot, "n")), ((2_000, 1), (0, 0)));
+    engine.validate();
 }

@@ -4,6 +4,7 @@ mod bad_input;
 mod gangs;
 mod giving_up;
 mod interleaving;
+mod lanes;
 pub(super) mod model;
 mod reviews;
 mod storage;
@@ -33,7 +34,7 @@ fn engine() -> Engine {
 
 fn decide(engine: &mut Engine, now_ms: u64) -> Vec<Effect> {
     let effects = engine.step(now_ms, Event::Decide { seed: 0, most: 100 });
-    engine.snapshot.validate();
+    engine.validate();
     effects
 }
 

@@ -75,7 +75,9 @@ pub(super) enum Told {
     Pod(Arc<Pod>),
     PodGone(String),
     Node(Arc<Node>),
+    NodeGone(String),
     Allocation(Arc<NodeAllocation>),
+    AllocationGone(String),
     Lendable(Arc<BatchCapacity>),
 }
 
@@ -94,7 +96,7 @@ fn is_batch(pod: &Pod) -> bool {
     pod.spec.priority_class_name == "batch"
 }
 
-fn cpu_m(pod: &Pod) -> i64 {
+pub(super) fn cpu_m(pod: &Pod) -> i64 {
     Resources::of_pod(pod).cpu_m
 }
 
@@ -107,7 +109,10 @@ impl Store {
         self.nodes.insert(name.to_owned(), node.clone());
         self.log.push((self.revision, Told::Node(node)));
         match before {
-            None => self.put_allocation(name, Version { revision: self.revision, ..Version::default() }),
+            None => {
+                let capacity_at = self.lendable.get(name).map_or(0, |lendable| lendable.metadata.revision());
+                self.put_allocation(name, Version { revision: self.revision, capacity_at, ..Version::default() });
+            }
             Some(before) if self.has_m(name) < before => self.bump(name, Cause::Node),
             Some(_) => {}
         }
@@ -125,6 +130,31 @@ impl Store {
         }
     }
 
+    /// The machine goes, with its pods and its NodeAllocation.
+    pub fn delete_node(&mut self, name: &str) {
+        let on: Vec<String> =
+            self.pods.values().filter(|pod| pod.spec.node_name == name).map(|pod| pod.metadata.name.clone()).collect();
+        on.iter().for_each(|pod| self.delete_pod(pod));
+        if self.nodes.remove(name).is_some() {
+            self.revision += 1;
+            self.log.push((self.revision, Told::NodeGone(name.to_owned())));
+            self.revision += 1;
+            self.allocations.remove(name);
+            self.log.push((self.revision, Told::AllocationGone(name.to_owned())));
+        }
+    }
+
+    pub fn has_node(&self, name: &str) -> bool {
+        self.nodes.contains_key(name)
+    }
+
+    /// The pod's labels are these from now on.
+    pub fn relabel(&mut self, name: &str, labels: BTreeMap<String, String>) {
+        let mut pod = (*self.pods[name]).clone();
+        pod.metadata.labels = labels;
+        self.put_pod(&pod);
+    }
+
     fn has_m(&self, name: &str) -> i64 {
         Resources::of_machine(&self.nodes[name].status.allocatable).cpu_m
     }
@@ -139,7 +169,7 @@ impl Store {
     }
 
     fn bump(&mut self, name: &str, cause: Cause) {
-        let known = self.allocations[name];
+        let Some(known) = self.allocations.get(name).copied() else { return };
         let at = |at: u64, before: Cause| if known.cause == before { known.revision } else { at };
         let next = Version {
             revision: self.revision,
@@ -199,7 +229,8 @@ impl Store {
             let bound = (!pod.spec.node_name.is_empty()).then(|| BindOutcome::Conflict("bound".into()));
             let changed = pod.metadata.generation != bind.pod.generation;
             let bound = bound.or(changed.then(|| BindOutcome::Conflict("changed".into())));
-            let moved = store.allocations[&bind.node].revision != bind.allocation_version;
+            let Some(allocation) = store.allocations.get(&bind.node) else { return Some(BindOutcome::Gone) };
+            let moved = allocation.revision != bind.allocation_version;
             bound.or(moved.then(|| BindOutcome::Conflict("moved".into())))
         };
         let refused: Vec<Option<BindOutcome>> = binds.iter().map(|bind| why(self, bind)).collect();
@@ -221,8 +252,8 @@ impl Store {
         refused.into_iter().map(|refused| refused.unwrap_or(BindOutcome::Bound(self.revision))).collect()
     }
 
-    pub fn read_allocation(&self, name: &str) -> Arc<NodeAllocation> {
-        written(name, self.allocations[name])
+    pub fn read_allocation(&self, name: &str) -> Option<Arc<NodeAllocation>> {
+        Some(written(name, *self.allocations.get(name)?))
     }
 
     /// What is free for ordinary pods, and for batch, in thousandths of a CPU.
@@ -236,6 +267,9 @@ impl Store {
 
     /// Whether a pod that waits would fit on the machine, by the rules that keep room.
     pub fn would_fit(&self, pod: &Pod, name: &str) -> bool {
+        if !self.has_node(name) {
+            return false;
+        }
         let (asks, (reserved, lent)) = (cpu_m(pod), self.free_m(name));
         if !is_batch(pod) {
             return asks <= reserved;
