@@ -34,7 +34,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    fn protects(&self, info: &PodInfo) -> bool {
+    pub(crate) fn protects(&self, info: &PodInfo) -> bool {
         // An empty selector protects every pod of the namespace.
         self.namespace == info.namespace && self.selector.matches(&info.tags.labels)
     }

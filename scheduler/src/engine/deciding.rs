@@ -189,6 +189,12 @@ impl Engine {
         }
     }
 
+    /// Whether somebody still makes way, or the time is not over.
+    pub(super) fn is_awaited(&self, class: &Class, (machine, held): &(Machine, Waits), now_ms: u64) -> bool {
+        let awaited = held.until_ms.is_some_and(|until| now_ms < until) && !held.for_volumes;
+        awaited || self.will_have_room(class, *machine, &held.victims)
+    }
+
     fn unschedulable(
         &mut self,
         info: &Arc<PodInfo>,
@@ -198,11 +204,7 @@ impl Engine {
         now_ms: u64,
         effects: &mut Vec<Effect>,
     ) {
-        let stays = held.as_ref().is_some_and(|(machine, held)| {
-            let awaited = held.until_ms.is_some_and(|until| now_ms < until) && !held.for_volumes;
-            awaited || self.will_have_room(&found.class, *machine, &held.victims)
-        });
-        if stays {
+        if held.as_ref().is_some_and(|held| self.is_awaited(&found.class, held, now_ms)) {
             self.keep(info, held);
         } else {
             if let Some((machine, _)) = &held {

@@ -3,6 +3,7 @@
 
 mod deciding;
 mod giving_up;
+mod making_room;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(super) const MOST: usize = 512;
 /// The reason of the condition that a PodGroup has when its gang was tried for too long.
 pub(crate) const TIMED_OUT: &str = "TimedOut";
 
-type Key = (String, String);
+pub(super) type Key = (String, String);
 
 #[derive(Debug, Default)]
 struct Gang {
@@ -140,6 +141,10 @@ impl Gangs {
         Some(key)
     }
 
+    pub fn key_of(&self, uid: &str) -> Option<Key> {
+        self.of.get(uid).map(|of| of.key.clone())
+    }
+
     /// The pods that are of any gang.
     pub fn members(&self) -> impl Iterator<Item = &Arc<str>> {
         self.of.keys()
@@ -197,18 +202,37 @@ impl Gangs {
 impl Engine {
     /// The pod waits for a machine, with its gang if it has one.
     pub(super) fn gang_pending(&mut self, info: &PodInfo) {
-        let changed = self.gangs.joins(info, false);
-        changed.iter().for_each(|key| self.gang_changed(key));
+        self.gang_joined(info, false);
     }
 
     pub(super) fn gang_bound(&mut self, info: &PodInfo) {
-        let changed = self.gangs.joins(info, true);
-        changed.iter().for_each(|key| self.gang_changed(key));
+        self.gang_joined(info, true);
+    }
+
+    fn gang_joined(&mut self, info: &PodInfo, has_machine: bool) {
+        let now = key(info);
+        for changed in self.gangs.joins(info, has_machine) {
+            if Some(&changed) != now.as_ref() {
+                // What was held for it was held for it as one of the others.
+                self.give_back(&info.uid);
+                self.give_back_unless_whole(&changed);
+            }
+            self.gang_changed(&changed);
+        }
     }
 
     pub(super) fn gang_gone(&mut self, uid: &str) {
         if let Some(key) = self.gangs.gone(uid) {
+            self.give_back_unless_whole(&key);
             self.gang_changed(&key);
+        }
+    }
+
+    /// A gang that lacks a pod has nothing held for it.
+    fn give_back_unless_whole(&mut self, key: &Key) {
+        let gang = self.gangs.known.get(key);
+        if gang.is_some_and(|gang| gang.needs().is_none_or(|needs| gang.pending.len() < needs)) {
+            self.give_back_all(key);
         }
     }
 
@@ -224,6 +248,7 @@ impl Engine {
         }
         if gang.min_member != Some(group.spec.min_member) {
             gang.min_member = Some(group.spec.min_member);
+            self.give_back_unless_whole(&key);
             self.gang_changed(&key);
         }
     }
@@ -262,6 +287,7 @@ impl Engine {
             if gang.pending.is_empty() && gang.bound.is_empty() {
                 self.gangs.known.remove(key);
             } else {
+                self.give_back_unless_whole(key);
                 self.gang_changed(key);
             }
         }

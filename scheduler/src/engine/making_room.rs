@@ -42,16 +42,8 @@ impl Engine {
             }
             return false;
         };
-        let node = self.snapshot.name(room.machine).to_owned();
-        for victim in room.victims.iter().filter(|victim| !victim.deleting) {
-            let grace_s = victim.grace_s.clamp(0, GRACE_S);
-            let (namespace, name, uid) = (victim.namespace.clone(), victim.name.to_string(), victim.uid.to_string());
-            let victim = Victim { namespace, name, uid, grace_s };
-            effects.push(Effect::Evict { victim, preemptor: info.clone(), node: node.clone() });
-        }
-        if self.pending.get(&info.uid).is_some_and(|pending| pending.nominated != node) {
-            effects.push(Effect::Nominate { pod: info.clone(), node });
-        }
+        self.evict(&room.victims, info, room.machine, effects);
+        self.nominate(info, room.machine, effects);
         let victims = room.victims.iter().map(|victim| victim.uid.clone()).collect();
         let hold = self.snapshot.hold(info.clone(), room.machine);
         self.nominated.insert(info.uid.clone(), Nomination::of_victims(hold, victims));
@@ -66,6 +58,31 @@ impl Engine {
         let waits = !without.is_empty();
         without.extend(held_for_lesser(&self.snapshot, class, machine));
         waits && would_do(&self.snapshot, class, machine, &without)
+    }
+
+    /// Asks these to end, but for those that do already.
+    pub(super) fn evict(
+        &self,
+        victims: &[Arc<PodInfo>],
+        preemptor: &Arc<PodInfo>,
+        machine: Machine,
+        effects: &mut Vec<Effect>,
+    ) {
+        for victim in victims.iter().filter(|victim| !victim.deleting) {
+            let grace_s = victim.grace_s.clamp(0, GRACE_S);
+            let (namespace, name, uid) = (victim.namespace.clone(), victim.name.to_string(), victim.uid.to_string());
+            let victim = Victim { namespace, name, uid, grace_s };
+            let node = self.snapshot.name(machine).to_owned();
+            effects.push(Effect::Evict { victim, preemptor: preemptor.clone(), node });
+        }
+    }
+
+    /// Says where room is held for the pod, unless it was said.
+    pub(super) fn nominate(&self, info: &Arc<PodInfo>, machine: Machine, effects: &mut Vec<Effect>) {
+        let node = self.snapshot.name(machine).to_owned();
+        if self.pending.get(&info.uid).is_some_and(|pending| pending.nominated != node) {
+            effects.push(Effect::Nominate { pod: info.clone(), node });
+        }
     }
 
     /// What is held for the pod is free: it is decided now, and holds it again or tells others.
@@ -89,6 +106,10 @@ impl Engine {
         let waiting: Vec<_> = self.nominated.iter().filter(|(_, n)| waits(n)).map(|(uid, _)| uid.clone()).collect();
         for uid in waiting {
             self.give_back(&uid);
+            // A gang has it for all of its pods or for none.
+            if let Some(key) = self.gangs.key_of(&uid) {
+                self.give_back_all(&key);
+            }
             self.queue.retry(&uid, now_ms);
         }
     }

@@ -93,8 +93,14 @@ impl Engine {
         let held = self.release_nomination(&info.uid);
         let class = self.class_of(&info);
         let mut report = report::filters(&self.snapshot, &class);
-        report.gang = self.gang_state(&info);
-        if report.feasible == 0 {
+        let gang = self.gang_state(&info);
+        let alone =
+            gang.as_ref().is_none_or(|(gang, _)| gang.min_member.is_some_and(|min| gang.placed >= min as usize));
+        if let Some((gang, preemption)) = gang {
+            report.gang = Some(gang);
+            report.preemption = preemption;
+        }
+        if alone && report.feasible == 0 {
             report.preemption = Some(self.could_preempt(&class));
         }
         self.keep(&info, held);

@@ -1,7 +1,7 @@
-//! How a whole gang is decided. Nothing is held for a gang that does not fit as a whole, so two gangs cannot stand in each other's
-//! way.
+//! How a whole gang is decided. Nothing is held for a gang that does not fit as a whole and for which nobody makes way, so two gangs
+//! cannot stand in each other's way.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::binding::Waiting;
@@ -12,7 +12,7 @@ use crate::plugins::Wake;
 use crate::plugins::claims::{VolumeWrite, writes};
 use crate::pod::PodInfo;
 use crate::queue::Found;
-use crate::schedule::{Decision, Unschedulable, explain, schedule};
+use crate::schedule::{Decision, Unschedulable, does, explain, schedule};
 use crate::snapshot::{Assumed, Machine};
 
 /// Classes of a gang that are asked for why they fit nowhere: each is asked of all machines.
@@ -46,8 +46,8 @@ struct Short {
     is_of_some: bool,
 }
 
-/// What was held for members, by their place among them.
-type AllHeld = Vec<(usize, Machine, Waits)>;
+/// What was held for members, by their uids.
+type AllHeld = BTreeMap<Arc<str>, (Machine, Waits)>;
 
 impl Gang {
     /// What its pods wait for before it can be decided, if so many of them have neither a machine nor are on their way to one.
@@ -138,22 +138,37 @@ impl Engine {
         effects: &mut Vec<Effect>,
     ) {
         // What is held for them is not in their way.
-        let release = |(at, member): (usize, &Arc<PodInfo>)| {
-            self.release_nomination(&member.uid).map(|(machine, waits)| (at, machine, waits))
-        };
-        let held: AllHeld = members.iter().enumerate().filter_map(release).collect();
-        let outcome = self.fit_together(members, needs, effects);
+        let release = |member: &Arc<PodInfo>| Some((member.uid.clone(), self.release_nomination(&member.uid)?));
+        let held: AllHeld = members.iter().filter_map(release).collect();
+        let outcome = self.fit_together(members, needs, &held, effects);
         let attempts = self.queue.place(&first.uid).map_or(0, |(_, _, attempts)| attempts);
         if matches!(&outcome, Outcome::Short(short) if short.is_catching_up) && attempts < SILENT {
-            for (at, machine, waits) in held {
-                self.keep(&members[at], Some((machine, waits)));
-            }
+            self.hold_on(members, held);
             members.iter().for_each(|member| self.queue.park(&member.uid));
             self.queue.retry(&first.uid, now_ms);
             return;
         }
-        for (_, machine, _) in held {
-            self.news.on(Wake::POD_GONE, machine);
+        let is_short = matches!(outcome, Outcome::Short(_));
+        if is_short {
+            // Before anything is held for them again.
+            let missing = self.missing(needs, members);
+            if let Some(gang) = self.gangs.known.get_mut(&key) {
+                gang.patience.missing = Some(missing);
+            }
+        }
+        let is_awaited = |member: &Arc<PodInfo>| {
+            let class = self.class_of(member);
+            held.get(&member.uid).is_some_and(|held| self.is_awaited(&class, held, now_ms))
+        };
+        if is_short && members.iter().any(is_awaited) {
+            self.hold_on(members, held);
+        } else {
+            for (machine, _) in held.values() {
+                self.news.on(Wake::POD_GONE, *machine);
+            }
+            if is_short && !self.gangs.is_over(&key, now_ms) {
+                self.make_room_for_all(members, needs, now_ms, effects);
+            }
         }
         if let Some(gang) = self.gangs.known.get_mut(&key) {
             gang.is_short = matches!(outcome, Outcome::Short(_));
@@ -163,7 +178,7 @@ impl Engine {
             Outcome::Fits(placing) => self.issue(key, placing, now_ms, effects),
             Outcome::Short(short) => {
                 let is_catching_up = short.is_catching_up;
-                self.short(&key, short, members, needs, now_ms, effects);
+                self.short(&key, short, members, now_ms, effects);
                 if is_catching_up {
                     self.queue.retry(&first.uid, now_ms);
                 }
@@ -179,21 +194,19 @@ impl Engine {
         }
     }
 
+    /// What was held for members is held for them again.
+    fn hold_on(&mut self, members: &[Arc<PodInfo>], mut held: AllHeld) {
+        for member in members {
+            let held = held.remove(&member.uid);
+            self.keep(member, held);
+        }
+    }
+
     /// The gang does not fit: its pods say why and sleep.
-    fn short(
-        &mut self,
-        key: &Key,
-        short: Short,
-        members: &[Arc<PodInfo>],
-        needs: usize,
-        now_ms: u64,
-        effects: &mut Vec<Effect>,
-    ) {
-        let missing = self.missing(needs, members);
+    fn short(&mut self, key: &Key, short: Short, members: &[Arc<PodInfo>], now_ms: u64, effects: &mut Vec<Effect>) {
         self.gangs.count_from(key, now_ms);
         let is_over = self.gangs.is_over(key, now_ms);
-        let Some(gang) = self.gangs.known.get_mut(key) else { return };
-        gang.patience.missing = Some(missing);
+        let Some(gang) = self.gangs.known.get(key) else { return };
         let message: Arc<str> = gang.message(&key.1).into();
         let Short { class, none, .. } = short;
         let id = class.id;
@@ -202,7 +215,8 @@ impl Engine {
             if !is_over {
                 self.explain(&member.uid, &message, effects);
             }
-            self.queue.sleep(&member.uid, id, None, now_ms);
+            let until_ms = self.nominated.get(&member.uid).and_then(|nomination| nomination.waits.until_ms);
+            self.queue.sleep(&member.uid, id, until_ms.filter(|until| *until > now_ms), now_ms);
         }
         if is_over {
             self.let_go(key, now_ms, effects);
@@ -229,12 +243,18 @@ impl Engine {
 
     /// All members onto machines; nothing stays assumed when too few fit. Others may have taken the only places of some: these
     /// go first then.
-    fn fit_together(&mut self, members: &[Arc<PodInfo>], needs: usize, effects: &mut Vec<Effect>) -> Outcome {
-        match self.fit_in_order(members, needs, effects) {
+    fn fit_together(
+        &mut self,
+        members: &[Arc<PodInfo>],
+        needs: usize,
+        held: &AllHeld,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
+        match self.fit_in_order(members, needs, held, effects) {
             Outcome::Short(short) if !short.is_catching_up && short.is_of_some => {
                 let mut members = members.to_vec();
                 members.sort_by_key(|member| self.class_of(member).id != short.class.id);
-                match self.fit_in_order(&members, needs, effects) {
+                match self.fit_in_order(&members, needs, held, effects) {
                     Outcome::Short(_) => Outcome::Short(short),
                     outcome => outcome,
                 }
@@ -244,7 +264,13 @@ impl Engine {
     }
 
     /// Each on top of the ones before. Those that found no place beside enough others wait.
-    fn fit_in_order(&mut self, members: &[Arc<PodInfo>], needs: usize, effects: &mut Vec<Effect>) -> Outcome {
+    fn fit_in_order(
+        &mut self,
+        members: &[Arc<PodInfo>],
+        needs: usize,
+        held: &AllHeld,
+        effects: &mut Vec<Effect>,
+    ) -> Outcome {
         let seed = seed(members);
         let mut placing: Vec<Placing> = Vec::new();
         let mut without = Vec::new();
@@ -258,6 +284,12 @@ impl Engine {
             }
             if refused.contains(&class.id) || refused.len() == ASKED {
                 without.push(info);
+                continue;
+            }
+            // Room that was made for it is its own.
+            let own = held.get(&info.uid).map(|(machine, _)| *machine).filter(|own| does(&self.snapshot, &class, *own));
+            if let Some(own) = own {
+                placing.push(self.place_member(info, class, own));
                 continue;
             }
             match schedule(&self.snapshot, &class, seed.wrapping_add(turn as u64), &mut self.scratch) {

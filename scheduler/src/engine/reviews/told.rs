@@ -14,8 +14,6 @@ use crate::schedule::{Decision, explain, schedule};
 
 impl Engine {
     pub(super) fn could_preempt(&mut self, class: &Class) -> Preempting {
-        let no =
-            |why: &str| Preempting { possible: false, why: why.to_owned(), machine: None, victims: Victims::default() };
         if !class.spec.may_preempt {
             return no("its preemptionPolicy is Never");
         }
@@ -83,8 +81,10 @@ impl Engine {
         TeamShare { name: teams.name(team).to_owned(), share, before, teams: teams.len() }
     }
 
-    pub(super) fn gang_state(&mut self, info: &PodInfo) -> Option<GangState> {
+    /// How its gang stands, and whether ending pods could help all of it; that not where it fits, or the pod goes by itself.
+    pub(super) fn gang_state(&mut self, info: &PodInfo) -> Option<(GangState, Option<Preempting>)> {
         let standing = self.gangs.standing(info)?;
+        let needs = standing.min_member.map_or(0, |min| min as usize).saturating_sub(standing.placed);
         let members = standing.pending.iter().filter(|uid| !self.deciding.contains_key(*uid));
         let members = members.filter_map(|uid| self.pending.get(uid)).map(|pending| pending.info.clone());
         let members: Vec<Arc<PodInfo>> = members.take(MOST).collect();
@@ -101,16 +101,45 @@ impl Engine {
         }
         let fit = assumed.len();
         self.forget_all(assumed);
+        let preemption = (fit < needs).then(|| self.gang_could_preempt(info, &members, needs));
         for (member, held) in members.iter().zip(held) {
             self.keep(member, held);
         }
-        Some(GangState {
+        let state = GangState {
             name: info.gang.as_ref()?.name.clone(),
             min_member: standing.min_member,
             has_object: standing.has_object,
             exist: standing.pending.len() + standing.placed,
             placed: standing.placed,
             fit,
-        })
+        };
+        Some((state, preemption))
     }
+
+    fn gang_could_preempt(&mut self, info: &PodInfo, members: &[Arc<PodInfo>], needs: usize) -> Preempting {
+        if !info.may_preempt {
+            return no("its preemptionPolicy is Never");
+        }
+        if members.len() < needs {
+            return no("its gang is not complete: nobody is ended for a part of it");
+        }
+        let Some(plan) = self.plan_room(members, needs) else {
+            return no("pods of lower priority do not hold enough for the whole gang, for which all must fit at once");
+        };
+        let victims = plan.victims.values().flatten().map(|victim| &**victim);
+        let victims = Victims::seen_from(&info.namespace, victims);
+        let machine = plan.victims.keys().next().filter(|_| plan.victims.len() == 1);
+        let machine = machine.map(|machine| self.snapshot.name(*machine).to_owned());
+        self.forget_plan(plan);
+        Preempting {
+            possible: true,
+            why: "ending these pods would make room for the whole gang".to_owned(),
+            machine,
+            victims,
+        }
+    }
+}
+
+fn no(why: &str) -> Preempting {
+    Preempting { possible: false, why: why.to_owned(), machine: None, victims: Victims::default() }
 }

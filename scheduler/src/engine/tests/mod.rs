@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod gangs;
+mod gangs_room;
 mod giving_up;
 mod interleaving;
 mod lanes;
