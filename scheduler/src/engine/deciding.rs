@@ -191,8 +191,10 @@ impl Engine {
 
     /// Whether somebody still makes way, or the time is not over.
     pub(super) fn is_awaited(&self, class: &Class, (machine, held): &(Machine, Waits), now_ms: u64) -> bool {
-        let awaited = held.until_ms.is_some_and(|until| now_ms < until) && !held.for_volumes;
-        awaited || self.will_have_room(class, *machine, &held.victims)
+        match held.until_ms {
+            Some(until) => now_ms < until && !held.for_volumes,
+            None => self.will_have_room(class, *machine, &held.victims),
+        }
     }
 
     fn unschedulable(

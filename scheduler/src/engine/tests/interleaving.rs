@@ -53,7 +53,7 @@ enum Step {
     /// So many CPUs; whether of the batch band.
     CreatePod(u8, bool),
     CreateBound(u8, u8),
-    /// A member of one of two gangs.
+    /// A member of one of two gangs. The second may end others.
     CreateMember(u8, u8),
     DeletePod(u8),
     /// Which pod, to how many CPUs.
@@ -270,7 +270,8 @@ impl World {
             }
             Step::CreateMember(cpu, gang) => {
                 self.made += 1;
-                let mut member = (*pod(&format!("p{}", self.made), &cpu.to_string(), "", json!({}))).clone();
+                let spec = json!({"priority": 5 * gang});
+                let mut member = (*pod(&format!("p{}", self.made), &cpu.to_string(), "", spec)).clone();
                 member.metadata.labels = labels(gang);
                 self.store.put_pod(&member);
             }
@@ -301,7 +302,13 @@ impl World {
             Step::Evict(who) => {
                 let victim = self.members[who].evictions.pop_front();
                 if let Some(victim) = victim.filter(|victim| self.store.pods.contains_key(victim)) {
-                    self.store.delete_pod(&victim);
+                    // Some do not go.
+                    if self.now_ms.is_multiple_of(5) {
+                        self.members[who].answers.push_back(Event::EvictFailed(victim.as_str().into()));
+                    } else {
+                        self.leaves(|pod| pod.metadata.name == victim);
+                        self.store.delete_pod(&victim);
+                    }
                 }
             }
             Step::Answer(who) => {
