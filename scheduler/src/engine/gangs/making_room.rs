@@ -1,6 +1,7 @@
 //! Room for a gang that does not fit: others are ended for all of its pods that must start together, or nobody is. A place is held
 //! for each of them until those that make way are gone, not for long, and given back as soon as the gang is another one.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -108,10 +109,10 @@ impl Engine {
 
     /// A machine for one more pod of the class: as it is, by those that go already, or by others that go as well.
     fn find_room(&mut self, class: &Arc<Class>, search: &mut Search, plan: &mut Plan) -> Option<Machine> {
-        if !search.full.contains_key(&class.id) {
+        if let Entry::Vacant(unknown) = search.full.entry(class.id) {
             match schedule(&self.snapshot, class, 0, &mut self.scratch) {
                 Decision::Placement(placement) => return Some(placement.machine()),
-                Decision::Unschedulable(none) => drop(search.full.insert(class.id, (none.curable, 0))),
+                Decision::Unschedulable(none) => drop(unknown.insert((none.curable, 0))),
             }
         }
         let emptied = |(machine, victims): (&Machine, &Vec<Arc<PodInfo>>)| {

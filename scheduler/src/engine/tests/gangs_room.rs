@@ -121,7 +121,8 @@ fn what_is_held_for_a_gang_is_given_back() {
     let raised = |engine: &mut Engine| drop(engine.step(10_000, group("g", 3)));
     let stays = |engine: &mut Engine| drop(engine.step(10_000, Event::EvictFailed("low".into())));
     let over = |_: &mut Engine| {};
-    let cases: [(&str, &dyn Fn(&mut Engine), u64); 5] = [
+    type Case<'a> = (&'a str, &'a dyn Fn(&mut Engine), u64);
+    let cases: [Case<'_>; 5] = [
         ("gone", &gone, 10_000),
         ("relabelled", &relabelled, 10_000),
         ("raised", &raised, 10_000),

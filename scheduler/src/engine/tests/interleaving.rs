@@ -302,7 +302,6 @@ impl World {
             Step::Evict(who) => {
                 let victim = self.members[who].evictions.pop_front();
                 if let Some(victim) = victim.filter(|victim| self.store.pods.contains_key(victim)) {
-                    // Some do not go.
                     if self.now_ms.is_multiple_of(5) {
                         self.members[who].answers.push_back(Event::EvictFailed(victim.as_str().into()));
                     } else {
