@@ -299,17 +299,7 @@ impl World {
                 self.members[who].step(&self.store, self.now_ms, Event::Decide { seed, most: 4 });
             }
             Step::Bind(who, lost) => self.bind(who, lost),
-            Step::Evict(who) => {
-                let victim = self.members[who].evictions.pop_front();
-                if let Some(victim) = victim.filter(|victim| self.store.pods.contains_key(victim)) {
-                    if self.now_ms.is_multiple_of(5) {
-                        self.members[who].answers.push_back(Event::EvictFailed(victim.as_str().into()));
-                    } else {
-                        self.leaves(|pod| pod.metadata.name == victim);
-                        self.store.delete_pod(&victim);
-                    }
-                }
-            }
+            Step::Evict(who) => self.evict(who),
             Step::Answer(who) => {
                 if let Some(event) = self.members[who].answers.pop_front() {
                     self.members[who].step(&self.store, self.now_ms, event);

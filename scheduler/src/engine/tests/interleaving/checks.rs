@@ -6,13 +6,25 @@ use std::sync::Arc;
 use super::super::model::cpu_m;
 use super::{GANG, MACHINES, World};
 use crate::api::Pod;
-use crate::engine::Bind;
+use crate::engine::{Bind, Event};
 
 fn gang_of(pod: &Pod) -> Option<&str> {
     pod.metadata.labels.get("gantry.dev/pod-group").map(String::as_str)
 }
 
 impl World {
+    /// The store hears whom the scheduler wants ended; some do not go.
+    pub(super) fn evict(&mut self, who: usize) {
+        let victim = self.members[who].evictions.pop_front();
+        let Some(victim) = victim.filter(|victim| self.store.pods.contains_key(victim)) else { return };
+        if self.now_ms.is_multiple_of(5) {
+            self.members[who].answers.push_back(Event::EvictFailed(victim.as_str().into()));
+        } else {
+            self.leaves(|pod| pod.metadata.name == victim);
+            self.store.delete_pod(&victim);
+        }
+    }
+
     /// These leave their gangs.
     pub(super) fn leaves(&mut self, which: impl Fn(&Pod) -> bool) {
         let at = self.store.log.len();
