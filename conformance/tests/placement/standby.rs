@@ -87,15 +87,24 @@ pub fn metrics_are_shown_to_who_may_see_them(arena: &Arena) -> anyhow::Result<()
     let files = ["--tls-cert", &cert, "--tls-key", &key, "--client-ca", &ca];
     arena.start_scheduler("shown", Server::Steady, &[&["--metrics-listen", &*address][..], &files].concat())?;
     let server = format!("https://{address}");
-    let get = ["--server", &*server, "get", "--raw", "/metrics"];
-    let text = wait_for("its metrics", PATIENCE, || arena.kubectl.ok(&get))?;
-    for name in ["gantry_scheduler_bound_total", "gantry_informer_lists_total{kind=\"pods\"}"] {
-        ensure!(text.contains(name), "{name} is not in\n{text}");
-    }
+    let looks = look_at_metrics(arena, &["--server", &*server, "get", "--raw", "/metrics"]);
+    // Whatever came of it: the next cases' schedulers are to lead.
+    arena.kill("shown")?;
+    looks
+}
+
+fn look_at_metrics(arena: &Arena, get: &[&str]) -> anyhow::Result<()> {
+    wait_for("its metrics", PATIENCE, || {
+        let text = arena.kubectl.ok(get)?;
+        for name in ["gantry_scheduler_bound_total", "gantry_informer_lists_total{kind=\"pods\"}"] {
+            ensure!(text.contains(name), "{name} is not in\n{text}");
+        }
+        Ok(())
+    })?;
     let identity = arena.path("scheduler-steady").to_string_lossy().into_owned();
-    let refused = arena.kubectl.fails(&[&["--kubeconfig", &*identity][..], &get].concat(), "")?;
+    let refused = arena.kubectl.fails(&[&["--kubeconfig", &*identity], get].concat(), "")?;
     ensure!(refused.contains("orbidden"), "a scheduler's identity may not look: {refused}");
-    arena.kill("shown")
+    Ok(())
 }
 
 pub fn takes_over_when_the_leader_is_killed(arena: &Arena) -> anyhow::Result<()> {
