@@ -171,7 +171,7 @@ impl Engine {
         });
         // Somebody else placed it: what we had in mind for it is free.
         let moved = known.filter(|placed| self.snapshot.name(placed.machine) != node).map(|placed| placed.machine);
-        self.gang_bound(&info);
+        self.gang_bound_unless_going(&info);
         if same {
             self.snapshot.pod_started(info);
             return;
@@ -195,7 +195,7 @@ impl Engine {
         self.withdraw_pending(uid);
         self.leaves(uid);
         let info = self.snapshot.adopt(PodInfo::read(pod));
-        self.gang_bound(&info);
+        self.gang_bound_unless_going(&info);
     }
 
     pub(super) fn pod_gone(&mut self, uid: &str) {

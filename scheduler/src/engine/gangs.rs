@@ -209,6 +209,15 @@ impl Engine {
         self.gang_joined(info, true);
     }
 
+    /// A pod that is being deleted is no member any more: the gang that comes after it must not count on it.
+    pub(super) fn gang_bound_unless_going(&mut self, info: &PodInfo) {
+        if info.deleting {
+            self.gang_gone(&info.uid);
+        } else {
+            self.gang_bound(info);
+        }
+    }
+
     fn gang_joined(&mut self, info: &PodInfo, has_machine: bool) {
         let now = key(info);
         for changed in self.gangs.joins(info, has_machine) {

@@ -60,7 +60,7 @@ impl Engine {
         waits && would_do(&self.snapshot, class, machine, &without)
     }
 
-    /// Asks these to end, but for those that do already.
+    /// Asks these to end, but for those that do already, or were asked for another pod that waits for it.
     pub(super) fn evict(
         &self,
         victims: &[Arc<PodInfo>],
@@ -68,7 +68,10 @@ impl Engine {
         machine: Machine,
         effects: &mut Vec<Effect>,
     ) {
-        for victim in victims.iter().filter(|victim| !victim.deleting) {
+        let others = || self.nominated.iter().filter(|(uid, _)| **uid != preemptor.uid);
+        let was_asked =
+            |victim: &PodInfo| others().any(|(_, nomination)| nomination.waits.victims.contains(&victim.uid));
+        for victim in victims.iter().filter(|victim| !victim.deleting && !was_asked(victim)) {
             let grace_s = victim.grace_s.clamp(0, GRACE_S);
             let (namespace, name, uid) = (victim.namespace.clone(), victim.name.to_string(), victim.uid.to_string());
             let victim = Victim { namespace, name, uid, grace_s };

@@ -27,7 +27,8 @@ const MOST_REPLICAS: i64 = 10_000;
 impl Strategy for PlacementReview {
     fn defaults(&self, object: &mut Value) {
         if at(object, "spec.template").is_some() {
-            pod::defaults::template(object);
+            // A pod's defaults and no template's: requests follow limits as they will when such a pod is made.
+            pod::defaults::pod(child(child(object, "spec"), "template"));
             default(child(object, "spec"), "replicas", 1);
         }
     }
@@ -123,6 +124,12 @@ mod tests {
     fn a_template_is_filled_in_as_a_pods() {
         let made = defaulted(&PlacementReview, &json!({"spec": {"template": template()}}));
         assert_eq!((&made["spec"]["replicas"], &made["spec"]["template"]["spec"]["restartPolicy"]), (&json!(1), &json!("Always")));
+        let limits = json!({"cpu": "2", "nvidia.com/gpu": "8"});
+        let mut limited = template();
+        limited["spec"]["containers"][0]["resources"] = json!({"limits": limits, "requests": {"cpu": "1"}});
+        let made = defaulted(&PlacementReview, &json!({"spec": {"template": limited}}));
+        let requests = &made["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"];
+        assert_eq!(*requests, json!({"cpu": "1", "nvidia.com/gpu": "8"}));
         assert_eq!(defaulted(&PlacementReview, &json!({"spec": {"podName": "a"}})), json!({"spec": {"podName": "a"}}));
     }
 

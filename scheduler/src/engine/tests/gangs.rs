@@ -340,3 +340,24 @@ fn a_question_about_a_gang_takes_no_room_from_it() {
     );
     engine.validate();
 }
+
+#[test]
+fn a_gang_that_is_made_again_does_not_count_on_those_that_are_going() {
+    let mut engine = with(&[("m", "4")]);
+    engine.step(0, group("g", 2));
+    let old = ["a", "b"].map(|name| {
+        let mut pod = (*of("g", name, "1", json!({}))).clone();
+        pod.spec.node_name = "m".into();
+        Arc::new(pod)
+    });
+    for pod in &old {
+        engine.step(0, Event::Pod(pod.clone()));
+    }
+    for pod in &old {
+        engine.step(1, Event::Pod(model::deleting(pod)));
+    }
+    comes(&mut engine, 2, "g", "c", "1");
+    assert_eq!(binds(&decide(&mut engine, 2)), Vec::<String>::new(), "one of two");
+    comes(&mut engine, 3, "g", "d", "1");
+    assert_eq!(binds(&decide(&mut engine, 3)), ["bind c+d@5 of g"]);
+}

@@ -51,6 +51,22 @@ fn nobody_else_is_ended_while_the_victims_are_about_to_go() {
 }
 
 #[test]
+fn each_victim_is_asked_once_however_many_wait_for_it() {
+    let mut engine = engine();
+    engine.step(0, Event::Pod(with_priority("low", CPUS, "m", -5)));
+    for name in ["one", "two"] {
+        engine.step(1, Event::Pod(with_priority(name, "1", "", 9)));
+    }
+    let effects = decide(&mut engine, 1);
+    assert_eq!(evictions(&effects), 1, "{:?}", told(&effects));
+    assert_eq!(engine.nominated.len(), 2, "both have a place once it is gone");
+    // It stays after all: whoever is decided next may ask again.
+    engine.step(2, Event::EvictFailed("low".into()));
+    assert!(engine.nominated.is_empty());
+    assert_eq!(evictions(&decide(&mut engine, 10_000)), 1);
+}
+
+#[test]
 fn who_waits_for_a_machine_that_would_not_do_any_more_looks_elsewhere() {
     let mut engine = two_full_machines();
     let machine = urgent(&mut engine);
