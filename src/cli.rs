@@ -631,6 +631,19 @@ mod tests {
     }
 
     #[test]
+    fn no_variable_stands_in_the_way_of_a_subcommand() {
+        fn check(command: &clap::Command) {
+            if command.is_args_conflicts_with_subcommands_set() {
+                let from_environment = command.get_arguments().filter(|flag| flag.get_env().is_some());
+                let flags: Vec<_> = from_environment.map(clap::Arg::get_id).collect();
+                assert!(flags.is_empty(), "{}: {flags:?}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
     fn a_store_member_has_tls_unless_it_is_told_not_to() {
         let parse = |words: &str| Cli::try_parse_from(["gantry", "store"].into_iter().chain(words.split_whitespace()));
         assert!(parse("").is_err());

@@ -81,10 +81,17 @@ pub struct FleetArgs {
     /// Seconds between two lines about the fleet; 0: none
     #[arg(long, default_value_t = 10, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub report_s: u64,
-    /// The data directory: where everything is kept
-    // Not the flattened flag of others: clap takes a group with another one inside for absent.
-    #[arg(long, env = "GANTRY_DATA_DIR", default_value = crate::datadir::DEFAULT, value_name = "DIR")]
-    pub data_dir: PathBuf,
+    /// The data directory: where everything is kept [env: GANTRY_DATA_DIR] [default: /var/lib/gantry]
+    // The variable is read here and not by clap, to which it would be a flag of a fleet also where a subcommand is meant.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+impl FleetArgs {
+    pub fn data_dir(&self) -> PathBuf {
+        let said = self.data_dir.clone().or_else(|| std::env::var_os("GANTRY_DATA_DIR").map(PathBuf::from));
+        said.unwrap_or_else(|| crate::datadir::DEFAULT.into())
+    }
 }
 
 /// Run it on the machine that has the cluster's keys. The identity is the user gantry:hollow in the group system:nodes, so that its

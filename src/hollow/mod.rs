@@ -95,7 +95,7 @@ fn kubeconfig(args: &FleetArgs) -> anyhow::Result<PathBuf> {
     if let Some(path) = &args.kubeconfig {
         return Ok(path.clone());
     }
-    let data = DataDir::new(&args.data_dir)?;
+    let data = DataDir::new(&args.data_dir())?;
     let path = crate::pki::Pki::new(&data).kubeconfig(IDENTITY);
     if path.is_file() {
         return Ok(path);
