@@ -14,6 +14,9 @@ pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The largest request body (Kubernetes' own limit).
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
+/// Of a body that is too large, so much more is taken and thrown away, and for so long.
+const DISCARDED: usize = 16 * 1024 * 1024;
+const DISCARD_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub const JSON: &str = "application/json";
 
@@ -48,6 +51,8 @@ pub async fn read(mut body: Body) -> Outcome<Bytes> {
         let Ok(data) = frame.into_data() else { continue };
         size += data.len();
         if size > MAX_BODY {
+            // As long as it sends, it does not hear why not: the connection's end would reach it first.
+            drop(tokio::time::timeout(DISCARD_WITHIN, discard(body)).await);
             return Err(Status::request_too_large(MAX_BODY).into());
         }
         match (&mut first, &mut rest) {
@@ -64,6 +69,16 @@ pub async fn read(mut body: Body) -> Outcome<Bytes> {
     Ok(rest.map(BytesMut::freeze).or(first).unwrap_or_default())
 }
 
+async fn discard(mut body: Body) {
+    let mut left = DISCARDED;
+    while let Some(Ok(frame)) = body.frame().await {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        if left == 0 {
+            return;
+        }
+    }
+}
+
 /// A response of known bytes.
 pub fn respond(code: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Response {
     let mut response = http::Response::new(full(bytes));
@@ -77,4 +92,30 @@ pub fn text(code: StatusCode, text: impl Into<String>) -> Response {
     let mut response = respond(code, "text/plain; charset=utf-8", text.into());
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    #[tokio::test(start_paused = true)]
+    async fn who_sends_too_much_may_finish_within_bounds() {
+        let check = async |chunks: usize, taken: usize| {
+            let seen = Arc::new(AtomicUsize::new(0));
+            let counted = seen.clone();
+            let chunks = futures::stream::iter(0..chunks).map(move |_| {
+                counted.fetch_add(1, Relaxed);
+                Bytes::from(vec![b'x'; 1 << 20])
+            });
+            let refused = read(stream(chunks)).await.unwrap_err();
+            assert_eq!((refused.code(), seen.load(Relaxed)), (413, taken));
+        };
+        check(8, 8).await;
+        check(100, 20).await;
+        let slow = futures::stream::iter(0..4).map(|_| Bytes::from(vec![b'x'; 1 << 20]));
+        let refused = read(stream(slow.chain(futures::stream::pending()))).await.unwrap_err();
+        assert_eq!(refused.code(), 413, "and nobody waits for it for ever");
+    }
 }
