@@ -35,10 +35,9 @@ impl Snapshot {
     pub fn acquire_view(&mut self, rule: &MatchRule, key: &str, eligible: Option<NodeRule>) -> ViewId {
         let key = self.acquire_key(key);
         let eligible = eligible.map(|rule| self.acquire_set(rule));
-        let Snapshot { matching, topology, sets, pods, live, .. } = self;
-        let placed = pods.all().map(|placed| (placed.machine, pods.member(placed)));
+        let Snapshot { matching, topology, sets, live, .. } = self;
         let map = Map { topology, sets };
-        let (view, is_new) = matching.acquire_view(map, rule, key, eligible, live.iter(), placed);
+        let (view, is_new) = matching.acquire_view(map, rule, key, eligible, live.iter());
         if !is_new {
             // The view holds its key and set once.
             self.topology.release(key);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::holders::{Holder, HolderId};
 use super::views::{Matcher, MatcherId};
-use super::{Matching, is_about};
+use super::{Machine, Matching, is_about};
 use crate::pod::Tags;
 
 /// A group is known by the place of its shared tags, which it holds.
@@ -17,8 +17,23 @@ pub(super) fn id(tags: &Arc<Tags>) -> usize {
 pub(super) struct Group {
     pub tags: Arc<Tags>,
     pub placed: u32,
+    /// Where they are: a new view counts these and looks at no pod.
+    pub on: HashMap<Machine, Here>,
     pub matchers: Vec<MatcherId>,
     pub holders: Vec<HolderId>,
+}
+
+/// Pods of a group on one machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Here {
+    living: u32,
+    stopping: u32,
+}
+
+impl Here {
+    pub fn count(self, living_alone: bool) -> u32 {
+        if living_alone { self.living } else { self.living + self.stopping }
+    }
 }
 
 /// What is in a namespace.
@@ -30,6 +45,17 @@ pub(super) struct Neighbours {
 }
 
 impl Group {
+    /// One more pod (1) or one less (−1).
+    pub fn count(&mut self, machine: Machine, stopping: bool, by: i32) {
+        self.placed = self.placed.saturating_add_signed(by);
+        let here = self.on.entry(machine).or_default();
+        let of_its_kind = if stopping { &mut here.stopping } else { &mut here.living };
+        *of_its_kind = of_its_kind.saturating_add_signed(by);
+        if *here == Here::default() {
+            self.on.remove(&machine);
+        }
+    }
+
     pub fn find(
         &mut self,
         neighbours: &HashMap<String, Neighbours>,
@@ -61,7 +87,8 @@ impl Matching {
         if self.groups.len() >= self.sweep_at.max(1024) {
             self.sweep();
         }
-        let mut group = Group { tags: tags.clone(), placed: 0, matchers: Vec::new(), holders: Vec::new() };
+        let mut group =
+            Group { tags: tags.clone(), placed: 0, on: HashMap::new(), matchers: Vec::new(), holders: Vec::new() };
         group.find(&self.neighbours, &self.matchers, &self.holders, &self.namespaces);
         self.neighbours.entry(tags.namespace.clone()).or_default().groups.insert(id);
         self.groups.insert(id, group);

@@ -82,7 +82,7 @@ impl Matching {
     pub fn count(&mut self, map: Map, member: Member, machine: Machine, by: i32) {
         let group = self.group(member.tags);
         let Some(group) = self.groups.get_mut(&group) else { return };
-        group.placed = group.placed.saturating_add_signed(by);
+        group.count(machine, member.deleting, by);
         for matcher in &group.matchers {
             let matcher = &self.matchers[*matcher];
             if matcher.rule.living && member.deleting {

@@ -1,6 +1,6 @@
 //! Counts of matching pods per topology domain, for the rules of pods that wait.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::groups::Group;
 use super::{Domain, Machine, Map, Matching, Member, is_about, listed_in};
@@ -122,15 +122,14 @@ impl Matching {
         !(matcher.rule.living && member.deleting) && matcher.rule.rules.iter().all(matches)
     }
 
-    /// The view, with one more user, and whether it is new; then all machines and placed pods are counted.
-    pub fn acquire_view<'a>(
+    /// The view, with one more user, and whether it is new; then all machines are counted, and the placed pods that it is about.
+    pub fn acquire_view(
         &mut self,
         map: Map,
         rule: &MatchRule,
         key: KeyId,
         eligible: Option<NodeSetId>,
         machines: impl Iterator<Item = Machine>,
-        placed: impl Iterator<Item = (Machine, Member<'a>)>,
     ) -> (ViewId, bool) {
         let matcher = self.matcher(rule);
         let same = |id: &&ViewId| self.views[**id].key == key && self.views[**id].eligible == eligible;
@@ -141,14 +140,11 @@ impl Matching {
         let mut view = View { matcher, key, eligible, users: 1, ..View::default() };
         machines.for_each(|machine| view.machine(map, machine, 1));
         let lists = rule.rules.first().map(listed_in).unwrap_or_default();
-        let spoken_of = |id: &usize| self.groups[id].placed > 0 && self.groups[id].matchers.contains(&matcher);
-        let groups: HashSet<usize> = self.groups_in(&lists).into_iter().filter(spoken_of).collect();
-        // The pods of a new template are the first of their kind: nobody is looked at.
-        if !groups.is_empty() {
-            for (machine, member) in placed {
-                if groups.contains(&super::groups::id(member.tags)) && !(rule.living && member.deleting) {
-                    view.count(map, machine, 1);
-                }
+        let groups: BTreeSet<usize> = self.groups_in(&lists).into_iter().collect();
+        let spoken_of = |group: &&Group| group.placed > 0 && group.matchers.contains(&matcher);
+        for group in groups.iter().map(|id| &self.groups[id]).filter(spoken_of) {
+            for (machine, here) in &group.on {
+                view.count(map, *machine, i32::try_from(here.count(rule.living)).unwrap_or(i32::MAX));
             }
         }
         let id = match self.views.iter().position(|view| view.users == 0) {
