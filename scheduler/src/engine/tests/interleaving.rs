@@ -233,6 +233,8 @@ struct World {
     members: [Member; 2],
     now_ms: u64,
     made: u32,
+    /// No more faults.
+    settles: bool,
 }
 
 impl World {
@@ -241,7 +243,8 @@ impl World {
         for name in MACHINES {
             store.set_node(name, "4");
         }
-        World { left: Vec::new(), store, members: [Member::new(false), Member::new(true)], now_ms: 0, made: 0 }
+        let members = [Member::new(false), Member::new(true)];
+        World { left: Vec::new(), store, members, now_ms: 0, made: 0, settles: false }
     }
 
     fn run(&mut self, step: &Step) {
@@ -332,6 +335,7 @@ impl World {
 
     /// No more faults: everything is delivered until nothing moves.
     fn settle(&mut self) {
+        self.settles = true;
         for round in 0..2_000 {
             if self.members.iter().all(|member| member.is_quiet(&self.store, self.now_ms)) {
                 return;

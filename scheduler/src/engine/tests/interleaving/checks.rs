@@ -17,7 +17,8 @@ impl World {
     pub(super) fn evict(&mut self, who: usize) {
         let victim = self.members[who].evictions.pop_front();
         let Some(victim) = victim.filter(|victim| self.store.pods.contains_key(victim)) else { return };
-        if self.now_ms.is_multiple_of(5) {
+        // One that is refused for ever would be asked for ever.
+        if !self.settles && self.now_ms.is_multiple_of(5) {
             self.members[who].answers.push_back(Event::EvictFailed(victim.as_str().into()));
         } else {
             self.leaves(|pod| pod.metadata.name == victim);
