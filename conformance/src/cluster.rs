@@ -62,7 +62,16 @@ impl Cluster {
         }
         cluster.spawn()?;
         cluster.wait_ready(Duration::from_secs(60))?;
+        cluster.ensure_takes_pods()?;
         Ok(cluster)
+    }
+
+    /// A machine short of disk, memory or processes gets no pod: all that follows would fail, and not say why.
+    fn ensure_takes_pods(&self) -> anyhow::Result<()> {
+        let short = ".status.conditions[?(@.status==\"True\")].message";
+        let said = self.kubectl.path(&["node", &self.options.node_name], short)?;
+        anyhow::ensure!(!said.contains("pressure"), "this machine cannot run the suite: {said}");
+        Ok(())
     }
 
     pub fn data_dir(&self) -> PathBuf {

@@ -1,6 +1,7 @@
 //! `gantry up --detach`: starts the same command in the background and shows its progress until the machine is Ready.
 
 use super::phase::Phase;
+use super::ready;
 use crate::datadir::DataDir;
 use crate::detached;
 use crate::problem::Problem;
@@ -60,6 +61,9 @@ pub async fn run(data: &DataDir, wait: Duration) -> anyhow::Result<()> {
         shown = phase;
         if phase == Some(Phase::Ready) {
             bar.finish_and_clear();
+            for line in text_since(&log, log_start).lines().filter(|line| line.contains(ready::TAKES_NO_PODS)) {
+                say!("{line}");
+            }
             return Ok(());
         }
         anyhow::ensure!(

@@ -113,8 +113,11 @@ pub async fn run(args: UpArgs) -> anyhow::Result<()> {
         start_node(&plan, &keys, &api, &components, runtime, &cancel).await?;
         Phase::Registering.announce(&plan.data);
         let admin = api.client("kubernetes-admin", &["system:masters"]);
-        if !ready::wait(&admin, &plan.node_name, &cancel).await {
+        let Some(node) = ready::wait(&admin, &plan.node_name, &cancel).await else {
             return end(&plan, components, groups).await;
+        };
+        for shortage in ready::shortages(&node) {
+            say!("gantry: {} {} {shortage}", plan.node_name, ready::TAKES_NO_PODS);
         }
     }
     Phase::Ready.announce(&plan.data);

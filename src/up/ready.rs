@@ -9,24 +9,24 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Between a machine's name and what it is short of, in a line of the log.
+pub const TAKES_NO_PODS: &str = "takes no pods for now:";
 /// Where heartbeats are: `LEASES/NODE`.
 const LEASES: &str = "kube-node-lease";
 
-/// False when cancelled before.
-pub async fn wait(client: &Client, node: &str, cancel: &CancellationToken) -> bool {
+/// The Node that is Ready; `None` when cancelled before.
+pub async fn wait(client: &Client, node: &str, cancel: &CancellationToken) -> Option<Value> {
     let start = SystemClock.now();
     loop {
         // What an earlier run stored says Ready too; only this run's agent renews the Lease from now on.
         let lease = client.get::<Value>(&kinds::LEASE, LEASES, node).await;
         if lease.is_ok_and(|lease| is_renewed(&lease, start)) {
-            let found = client.get::<Value>(&kinds::NODE, "", node).await;
-            if found.is_ok_and(|node| is_ready(&node)) {
-                return true;
+            let found = client.get::<Value>(&kinds::NODE, "", node).await.ok();
+            if let Some(node) = found.filter(is_ready) {
+                return Some(node);
             }
         }
-        if cancel.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
-            return false;
-        }
+        cancel.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await?;
     }
 }
 
@@ -36,8 +36,18 @@ fn is_renewed(lease: &Value, start: Timestamp) -> bool {
 }
 
 fn is_ready(node: &Value) -> bool {
+    true_conditions(node).any(|condition| condition["type"] == "Ready")
+}
+
+/// What the machine is short of, in the words of its agent. It is Ready all the same, and takes no pods.
+pub fn shortages(node: &Value) -> impl Iterator<Item = &str> {
+    let pressures = true_conditions(node).filter(|condition| condition["type"] != "Ready");
+    pressures.filter_map(|condition| condition["message"].as_str())
+}
+
+fn true_conditions(node: &Value) -> impl Iterator<Item = &Value> {
     let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    conditions.iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+    conditions.iter().filter(|condition| condition["status"] == "True")
 }
 
 #[cfg(test)]
@@ -51,6 +61,16 @@ mod tests {
         assert!(is_ready(&node("True")));
         assert!(!is_ready(&node("Unknown")));
         assert!(!is_ready(&json!({})));
+    }
+
+    #[test]
+    fn a_machine_under_pressure_says_so() {
+        let conditions = json!([
+            {"type": "MemoryPressure", "status": "False", "message": "kubelet has sufficient memory available"},
+            {"type": "DiskPressure", "status": "True", "message": "kubelet has disk pressure"},
+            {"type": "Ready", "status": "True", "message": "kubelet is posting ready status"}]);
+        let node = json!({"status": {"conditions": conditions}});
+        assert_eq!(shortages(&node).collect::<Vec<_>>(), ["kubelet has disk pressure"]);
     }
 
     #[test]

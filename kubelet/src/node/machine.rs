@@ -70,11 +70,20 @@ fn disk(path: &Path) -> Option<(i64, i64)> {
     Some((bytes(s.f_blocks), bytes(s.f_bavail)))
 }
 
-/// Kubernetes' usual thresholds: 100 MiB of memory, 5 % of the disk; for processes, 95 % of the kernel's limit.
+/// How much of the disk is free without pressure (Kubernetes' `nodefs.available` is 10 % by default).
+pub const DISK_LEAST_PERCENT: i64 = 5;
+
+/// The same in bytes, for a disk of `size`.
+pub fn disk_least(size: i64) -> i64 {
+    size / 100 * DISK_LEAST_PERCENT
+}
+
+/// Kubernetes' threshold of 100 MiB of memory, [`DISK_LEAST_PERCENT`] of the disk; for processes, 95 % of the kernel's
+/// limit.
 pub fn pressure(root: &Path) -> Pressure {
     let memory = text("/proc/meminfo");
     let available = meminfo(&memory, "MemAvailable");
-    let disk = disk(root).is_some_and(|(size, free)| size > 0 && free * 20 < size);
+    let disk = disk(root).is_some_and(|(size, free)| free < disk_least(size));
     let running = text("/proc/loadavg");
     let tasks: i64 = running.split(' ').nth(3).and_then(|t| t.split('/').nth(1)?.parse().ok()).unwrap_or(0);
     let limit: i64 = text("/proc/sys/kernel/pid_max").parse().unwrap_or(i64::MAX);

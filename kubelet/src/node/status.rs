@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gantry_apimachinery::quantity::Quantity;
 use gantry_apimachinery::time::Timestamp;
 
-use super::machine::{Facts, Pressure, architecture};
+use super::machine::{DISK_LEAST_PERCENT, Facts, Pressure, architecture, disk_least};
 use crate::api::node::{
     DaemonEndpoint, DaemonEndpoints, Node, NodeAddress, NodeCondition, NodeImage, NodeInfo, NodeStatus,
 };
@@ -38,7 +38,7 @@ pub fn of(node: &Node, config: &Config, facts: &Facts, seen: &Seen, now: Timesta
         capacity,
         allocatable,
         addresses: addresses(config),
-        conditions: conditions(node, config, seen, now),
+        conditions: conditions(node, config, facts, seen, now),
         node_info: NodeInfo {
             machine_id: facts.machine_id.clone(),
             system_uuid: facts.system_uuid.clone(),
@@ -108,7 +108,7 @@ fn images(seen: &[ImageSeen]) -> Vec<NodeImage> {
     images
 }
 
-fn conditions(node: &Node, config: &Config, seen: &Seen, now: Timestamp) -> Vec<NodeCondition> {
+fn conditions(node: &Node, config: &Config, facts: &Facts, seen: &Seen, now: Timestamp) -> Vec<NodeCondition> {
     let make = |kind: &str, status: bool, reason: &str, message: &str| {
         let status = if status { "True" } else { "False" };
         let before = node.status.conditions.iter().find(|c| c.kind == kind && c.status == status);
@@ -129,7 +129,14 @@ fn conditions(node: &Node, config: &Config, seen: &Seen, now: Timestamp) -> Vec<
         false => make("MemoryPressure", false, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     };
     let disk = match p.disk {
-        true => make("DiskPressure", true, "KubeletHasDiskPressure", "kubelet has disk pressure"),
+        true => {
+            // No figure that changes at every look: each would be written.
+            let (least, root) = (disk_least(facts.disk_bytes) >> 20, config.root.display());
+            let message = format!(
+                "kubelet has disk pressure: less than {least} MiB ({DISK_LEAST_PERCENT} %) of the disk of {root} are free"
+            );
+            make("DiskPressure", true, "KubeletHasDiskPressure", &message)
+        }
         false => make("DiskPressure", false, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     };
     let pids = match p.pids {

@@ -37,6 +37,20 @@ fn ready_needs_a_runtime_and_a_network() {
 }
 
 #[test]
+fn pressure_on_the_disk_says_where_and_how_much_is_missing() {
+    let facts = MachineFacts { disk_bytes: 100 << 30, ..MachineFacts::default() };
+    let mut seen = seen(healthy());
+    seen.pressure.disk = true;
+    let config = Config { root: "/data".into(), ..Config::default() };
+    let status = status::of(&Node::default(), &config, &facts, &seen, Timestamp::from_secs(9));
+    let disk = status.conditions.iter().find(|c| c.kind == "DiskPressure").unwrap();
+    assert_eq!(
+        (disk.status.as_str(), disk.message.as_str()),
+        ("True", "kubelet has disk pressure: less than 5120 MiB (5 %) of the disk of /data are free")
+    );
+}
+
+#[test]
 fn what_others_put_on_the_node_stays_and_nothing_is_written_twice() {
     let facts = MachineFacts { cpus: 2, memory_bytes: 4 << 30, ..MachineFacts::default() };
     let n = node(
