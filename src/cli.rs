@@ -231,7 +231,7 @@ pub struct UpArgs {
     #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
     pub bind: IpAddr,
     /// The API server's port
-    #[arg(long, default_value_t = 6443, value_name = "PORT")]
+    #[arg(long, default_value_t = 6443, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub api_port: u16,
     /// More names or addresses for the API server's certificate (repeatable)
     #[arg(long = "tls-san", value_name = "NAME")]
@@ -328,7 +328,7 @@ pub struct PkiInitArgs {
     #[command(flatten)]
     pub network: NetworkArgs,
     /// The API server's port
-    #[arg(long, default_value_t = 6443, value_name = "PORT")]
+    #[arg(long, default_value_t = 6443, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub api_port: u16,
     /// More names or addresses for the API server's and the store's certificates (repeatable)
     #[arg(long = "tls-san", value_name = "NAME")]

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 const FINALIZER: &str = "kubernetes";
+/// How much of the cluster the namespace's team is due, against 1 of other teams.
+const TEAM_WEIGHT: &str = "gantry.dev/team-weight";
 
 pub struct Namespace;
 
@@ -39,7 +41,14 @@ impl Strategy for Namespace {
         }
     }
 
-    fn validate(&self, new: &Value, _old: Option<&Value>, _ctx: &Ctx, errors: &mut FieldErrors) {
+    fn validate(&self, new: &Value, old: Option<&Value>, _ctx: &Ctx, errors: &mut FieldErrors) {
+        let weight = |namespace: &Value| namespace["metadata"]["labels"][TEAM_WEIGHT].as_str().map(str::to_owned);
+        // What is stored already keeps nobody from ending the namespace.
+        if let Some(said) = weight(new).filter(|said| old.and_then(weight).as_ref() != Some(said))
+            && !said.parse().is_ok_and(|weight: f64| weight.is_finite() && weight > 0.0)
+        {
+            errors.invalid(format!("metadata.labels[{TEAM_WEIGHT}]"), said.as_str(), "must be a number above 0");
+        }
         for (i, finalizer) in items(new, "spec.finalizers").iter().enumerate() {
             let name = finalizer.as_str().unwrap_or("");
             let path = || format!("spec.finalizers[{i}]");
@@ -71,6 +80,22 @@ impl Strategy for Namespace {
 mod tests {
     use super::*;
     use crate::kinds::testing::{created, errors, row, updated};
+
+    #[test]
+    fn the_weight_of_its_team_is_a_number_above_zero() {
+        let of = |weight: &str| json!({"metadata": {"name": "a", "labels": {TEAM_WEIGHT: weight}}});
+        for weight in ["1", "0.5", "20"] {
+            assert_eq!(errors(&Namespace, &of(weight), None), "[]", "{weight}");
+        }
+        for weight in ["0", "-1", "much", "inf", "NaN", ""] {
+            let why = format!(
+                "metadata.labels[gantry.dev/team-weight]: Invalid value: \"{weight}\": must be a number above 0"
+            );
+            assert_eq!(errors(&Namespace, &of(weight), None), why);
+            assert_eq!(errors(&Namespace, &of(weight), Some(&of("1"))), why);
+            assert_eq!(errors(&Namespace, &of(weight), Some(&of(weight))), "[]");
+        }
+    }
 
     #[test]
     fn it_starts_active_with_its_label_and_finalizer() {

@@ -1,6 +1,7 @@
 //! Decides whether what the scheduler reads is valid: selectors, affinity, tolerations, spreading, gates.
 
 use super::validate::{if_set_one_of, label, one_of, required};
+use crate::kinds::podgroup::MOST_MEMBERS;
 use crate::kinds::value::{at, i64_at, items, str_at};
 use gantry_apimachinery::labels::Selector;
 use gantry_apimachinery::names;
@@ -11,6 +12,18 @@ const NODE_OPERATORS: &[&str] = &["DoesNotExist", "Exists", "Gt", "In", "Lt", "N
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// On pods whose group has no PodGroup: how many of them start together.
+const MIN_MEMBER: &str = "gantry.dev/min-member";
+
+/// The labels that the scheduler reads as figures. What stays as it was `before` is let be.
+pub fn labels(labels: &Value, before: &Value, path: &str, errors: &mut FieldErrors) {
+    let Some(said) = labels[MIN_MEMBER].as_str().filter(|said| before[MIN_MEMBER] != *said) else { return };
+    if !said.parse().is_ok_and(|count: i64| (1..=MOST_MEMBERS).contains(&count)) {
+        let why = format!("must be a whole number from 1 to {MOST_MEMBERS}");
+        errors.invalid(format!("{path}[{MIN_MEMBER}]"), said, why);
+    }
+}
 
 pub fn validate(spec: &Value, path: &str, errors: &mut FieldErrors) {
     for (key, value) in spec["nodeSelector"].as_object().into_iter().flatten() {

@@ -38,6 +38,29 @@ fn defaults_are_kubernetes() {
 }
 
 #[test]
+fn how_many_start_together_is_a_number() {
+    let labelled = |count: &str| {
+        let mut pod = pod(|_| {});
+        pod["metadata"]["labels"] = json!({"gantry.dev/pod-group": "g", "gantry.dev/min-member": count});
+        pod
+    };
+    for count in ["1", "512"] {
+        assert_eq!(errors(&Pod, &labelled(count), None), "[]", "{count}");
+    }
+    let refused = |count: &str| {
+        format!(
+            "metadata.labels[gantry.dev/min-member]: Invalid value: \"{count}\": must be a whole number from 1 to 512"
+        )
+    };
+    for count in ["0", "513", "-1", "abc", "1.5", ""] {
+        assert_eq!(errors(&Pod, &labelled(count), None), refused(count));
+        assert_eq!(errors(&Pod, &labelled(count), Some(&labelled("1"))), refused(count));
+        // What is stored already keeps nobody from writing the rest.
+        assert_eq!(errors(&Pod, &labelled(count), Some(&labelled(count))), "[]");
+    }
+}
+
+#[test]
 fn the_pull_policy_follows_the_tag() {
     let rows = [
         ("a", "Always"),

@@ -20,7 +20,7 @@ const COLUMNS: &[Column] = &[
 ];
 const PHASES: &[&str] = &["Pending", "Scheduling", "Scheduled", "Unschedulable"];
 /// As many pods as one transaction binds.
-const MOST_MEMBERS: i64 = 512;
+pub const MOST_MEMBERS: i64 = 512;
 const DEFAULT_TIMEOUT_S: i64 = 60;
 const MOST_TIMEOUT_S: i64 = 3_600;
 
