@@ -80,13 +80,14 @@ fn of_gang(gang: &Gang, report: &Report) -> Option<String> {
             gang.name, gang.exist
         ));
     }
-    let alone = if report.feasible == 0 { format!(": {}", why(report)) } else { String::new() };
+    let alone = if report.feasible == 0 { "" } else { "; the next would not fit" };
     let needed = min - gang.placed;
     (gang.fit < needed.min(waiting)).then(|| {
         format!(
-            "its group {} starts with {min} pods at once, and there is room for {} of them{alone}",
+            "its group {} starts with {min} pods at once, and there is room for {} of them{alone}: {}",
             gang.name,
-            gang.placed + gang.fit
+            gang.placed + gang.fit,
+            why(report)
         )
     })
 }

@@ -93,7 +93,8 @@ fn groups() {
     assert_eq!(open(gang(json!(4), 2, 0, 2)), "its group g starts with 4 pods at once, and 2 of them exist");
     assert_eq!(
         open(gang(json!(4), 5, 0, 3)),
-        "its group g starts with 4 pods at once, and there is room for 3 of them"
+        "its group g starts with 4 pods at once, and there is room for 3 of them; the next would not fit: \
+         5 short of cpu; 2 short of memory; 1 cordoned"
     );
     assert_eq!(
         verdict(gang(json!(4), 4, 0, 0)),

@@ -93,12 +93,14 @@ impl Engine {
         let held = self.release_nomination(&info.uid);
         let class = self.class_of(&info);
         let mut report = report::filters(&self.snapshot, &class);
-        let gang = self.gang_state(&info);
-        let alone =
-            gang.as_ref().is_none_or(|(gang, _)| gang.min_member.is_some_and(|min| gang.placed >= min as usize));
-        if let Some((gang, preemption)) = gang {
-            report.gang = Some(gang);
-            report.preemption = preemption;
+        let gang = self.gang_told(&info);
+        let alone = gang.as_ref().is_none_or(|gang| gang.state.is_started());
+        if let Some(gang) = gang {
+            report.gang = Some(gang.state);
+            report.preemption = gang.preemption;
+            if let Some(next) = gang.next.filter(|_| report.feasible > 0) {
+                (report.filters, report.nearest) = (next.filters, next.nearest);
+            }
         }
         if alone && report.feasible == 0 {
             report.preemption = Some(self.could_preempt(&class));

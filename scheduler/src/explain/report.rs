@@ -121,6 +121,13 @@ pub struct GangState {
     pub fit: usize,
 }
 
+impl GangState {
+    /// Enough of them have their machines: the others go by themselves.
+    pub fn is_started(&self) -> bool {
+        self.min_member.is_some_and(|min| self.placed >= min as usize)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Queued {

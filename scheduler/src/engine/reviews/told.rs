@@ -6,11 +6,20 @@ use std::sync::Arc;
 use crate::class::Class;
 use crate::engine::Engine;
 use crate::engine::gangs::MOST;
-use crate::explain::report::{GangState, MakingRoom, Preempting, Queued, TeamShare, Victims};
+use crate::explain::report::{self, GangState, MakingRoom, Preempting, Queued, Report, TeamShare, Victims};
 use crate::pod::{Band, PodInfo};
 use crate::preempt::{Budget, preempt};
 use crate::queue::Place;
 use crate::schedule::{Decision, explain, schedule};
+
+/// What is told of a waiting pod's gang.
+pub(super) struct GangTold {
+    pub state: GangState,
+    /// Whether ending pods could help all of it.
+    pub preemption: Option<Preempting>,
+    /// The machines as they would be for the first pod that finds no place beside those before it.
+    pub next: Option<Report>,
+}
 
 impl Engine {
     pub(super) fn could_preempt(&mut self, class: &Class) -> Preempting {
@@ -81,8 +90,8 @@ impl Engine {
         TeamShare { name: teams.name(team).to_owned(), share, before, teams: teams.len() }
     }
 
-    /// How its gang stands, and whether ending pods could help all of it; that not where it fits, or the pod goes by itself.
-    pub(super) fn gang_state(&mut self, info: &PodInfo) -> Option<(GangState, Option<Preempting>)> {
+    /// How its gang stands. What is told of a gang that fits, and of a pod that goes by itself, is the state alone.
+    pub(super) fn gang_told(&mut self, info: &PodInfo) -> Option<GangTold> {
         let standing = self.gangs.standing(info)?;
         let needs = standing.min_member.map_or(0, |min| min as usize).saturating_sub(standing.placed);
         let members = standing.pending.iter().filter(|uid| !self.deciding.contains_key(*uid));
@@ -90,11 +99,14 @@ impl Engine {
         let members: Vec<Arc<PodInfo>> = members.take(MOST).collect();
         // What is held for them is not in their way, and none of it is touched by placing them in thought.
         let held: Vec<_> = members.iter().map(|member| self.release_nomination(&member.uid)).collect();
-        let mut assumed = Vec::new();
+        let (mut assumed, mut next) = (Vec::new(), None);
         for (turn, member) in members.iter().enumerate() {
             let class = self.class_of(member);
             let decision = schedule(&self.snapshot, &class, turn as u64, &mut self.scratch);
-            let Decision::Placement(placement) = decision else { break };
+            let Decision::Placement(placement) = decision else {
+                next = Some(report::filters(&self.snapshot, &class));
+                break;
+            };
             let thought = PodInfo { uid: format!("review/{}", member.uid).into(), ..(**member).clone() };
             let thought = self.snapshot.adopt(thought);
             assumed.push(self.snapshot.assume(thought, placement.machine()));
@@ -113,7 +125,7 @@ impl Engine {
             placed: standing.placed,
             fit,
         };
-        Some((state, preemption))
+        Some(GangTold { state, preemption, next: next.filter(|_| fit < needs) })
     }
 
     fn gang_could_preempt(&mut self, info: &PodInfo, members: &[Arc<PodInfo>], needs: usize) -> Preempting {

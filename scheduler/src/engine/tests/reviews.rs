@@ -151,5 +151,9 @@ fn a_gang_is_told_with_how_many_fit() {
     assert!(effects.iter().all(|effect| effect.contains("room for each of them, but not for all")), "{effects:?}");
     let report = state(&mut engine);
     assert_eq!(report.gang, Some(GangState { exist: 3, ..gang }));
+    // What two of them leave is too little for the third.
+    let removed: Vec<_> = report.filters.iter().map(|filter| filter.removed).collect();
+    assert_eq!((report.feasible, removed), (1, vec![1]));
+    assert_eq!(report.nearest[0].lacks, ["short of cpu: wants 0.9, 0.2 free (0.7 more)"]);
     assert_eq!(machine(engine.snapshot(), "m"), (0, 0));
 }
