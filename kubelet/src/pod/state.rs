@@ -238,6 +238,8 @@ pub struct State {
     /// When the API is told again what it was told last, unless it shows that by then.
     pub retell_ms: Option<u64>,
     pub start_time: Option<Timestamp>,
+    /// Since when this agent knows the pod.
+    pub since_ms: Option<u64>,
     pub reported: PodStatus,
     pub retries: Backoff,
     /// When the machine wants a `Tick`, at the latest.
@@ -262,6 +264,7 @@ impl State {
             imposed: None,
             retell_ms: None,
             start_time: pod.status.start_time,
+            since_ms: None,
             reported: pod.status.clone(),
             retries: Backoff::quick(),
             wake_ms: None,
@@ -281,6 +284,18 @@ impl State {
         for (c, role) in init.chain(main).chain(ephemeral) {
             self.containers.entry(c.name.clone()).or_insert_with(|| Container::new(role));
         }
+    }
+
+    /// Nobody was told of the pod yet, and there is nothing to tell: no container ran, none fails to, and none has to stop.
+    pub fn only_begins(&self) -> bool {
+        let on_its_way = |phase: &Phase| {
+            matches!(phase, Phase::Waiting(Waiting::Turn) | Phase::FindingImage | Phase::Starting | Phase::Unknown)
+        };
+        let begins = |c: &Container| on_its_way(&c.phase) && c.last.is_none();
+        self.reported.start_time.is_none()
+            && self.stop.is_none()
+            && self.failure.is_none()
+            && self.containers.values().all(begins)
     }
 
     /// Something may or may not have happened: only a look from now on decides.

@@ -12,6 +12,10 @@ use crate::runtime::{ContainerSeen, RunState, RuntimeError, SandboxSeen};
 /// How long the API may show another status than it was told. Kubernetes' kubelet compares every ten seconds.
 const RETELL_MS: u64 = 5_000;
 
+/// A pod that starts within this time is told once, when it runs, and not before that it is about to: most pods do, and each
+/// report costs the API server more than the pod's binding. Kubernetes' kubelet tells both.
+const QUIET_START_MS: u64 = 1_000;
+
 /// Collects effects, and the earliest moment at which the machine wants to look again.
 #[derive(Debug, Default)]
 pub struct Out {
@@ -35,6 +39,7 @@ impl Out {
 pub fn step(s: &mut State, now: Now, event: Event) -> Vec<Effect> {
     let mut out = Out::default();
     s.start_time.get_or_insert(now.wall);
+    s.since_ms.get_or_insert(now.boot_ms);
     // After a restart the last report may not have reached the API; and a report that was overruled holds again.
     let overruled = matches!(&event, Event::Desired(pod) if status::overruled(&s.reported, &pod.status));
     let anyway = !s.looked || overruled;
@@ -58,6 +63,10 @@ fn report(s: &mut State, now: Now, anyway: bool, out: &mut Out) {
     let status = status::of(s, now);
     if status == s.reported && !anyway {
         return;
+    }
+    let quiet_until_ms = s.since_ms.map_or(0, |since| since + QUIET_START_MS);
+    if !anyway && now.boot_ms < quiet_until_ms && s.only_begins() {
+        return out.wait(quiet_until_ms);
     }
     s.reported = status.clone();
     tell_status(status, out);

@@ -171,6 +171,7 @@ fn with(extra: Value) -> Value {
 fn a_pod_comes_up_and_goes() {
     let mut b = Bench::new(one());
     assert_eq!(b.ready_ground(), ["image c"]);
+    assert_eq!(b.later(1_000), Vec::<String>::new());
     assert_eq!(
         (b.phase(), b.waiting().as_str(), b.condition("PodReadyToStartContainers")),
         ("Pending", "ContainerCreating", "True")
@@ -363,6 +364,7 @@ fn init_containers_go_first_and_a_sidecar_stays_until_last() {
     });
     let mut b = Bench::new(spec);
     assert_eq!(b.ready_ground(), ["image a"]);
+    assert_eq!(b.later(1_000), Vec::<String>::new());
     assert_eq!((b.condition("Initialized"), b.waiting().as_str()), ("False", "PodInitializing"));
     b.image("a");
     b.started("a", 0);
@@ -507,6 +509,50 @@ fn a_report_that_was_overruled_is_told_again() {
 }
 
 #[test]
+fn a_pod_that_starts_at_once_is_told_of_once() {
+    let phases = |effects: Vec<Effect>| {
+        let told = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Status(status) => Some(status.phase),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    let mut b = Bench::new(one());
+    b.ready_ground();
+    b.ms += 900;
+    b.image("c");
+    assert_eq!(b.s.reported, crate::api::PodStatus::default(), "nothing is told while it begins");
+    let at = b.now().wall;
+    let started = |at| Event::Started { name: "c".into(), attempt: 0, id: "c0".into(), image_id: "sha".into(), at };
+    assert_eq!(phases(b.raw(started(at))), ["Running"]);
+
+    // One that takes longer is told of while it begins, and again when it runs.
+    let mut b = Bench::new(one());
+    b.ready_ground();
+    let since_ms = b.s.since_ms.unwrap();
+    assert_eq!(b.s.wake_ms, Some(since_ms + 1_000));
+    b.ms = since_ms + 999;
+    assert_eq!(phases(b.raw(Event::Tick)), Vec::<String>::new());
+    b.ms = since_ms + 1_000;
+    assert_eq!(phases(b.raw(Event::Tick)), ["Pending"]);
+    assert_eq!(b.waiting(), "ContainerCreating");
+    b.image("c");
+    let at = b.now().wall;
+    assert_eq!(phases(b.raw(started(at))), ["Running"]);
+
+    // What is in its way is told at once, and so is that it goes.
+    let mut b = Bench::new(one());
+    b.ready_ground();
+    let outcome = ImageOutcome::Failed { reason: "ErrImagePull", message: "no such image".into() };
+    assert_eq!(phases(b.raw(Event::Image { name: "c".into(), outcome })), ["Pending"]);
+    assert_eq!(b.waiting(), "ErrImagePull");
+    let mut b = Bench::new(one());
+    b.ready_ground();
+    b.delete(30);
+    assert_ne!(b.s.reported.start_time, None);
+}
+
+#[test]
 fn what_somebody_else_wrote_into_a_status_is_put_right() {
     let mut b = Bench::running(one());
     let told = b.s.reported.clone();
@@ -564,10 +610,12 @@ fn a_final_phase_that_somebody_else_gave_ends_the_pod() {
 }
 
 #[test]
-fn a_pod_that_nobody_reported_is_reported_at_once() {
+fn a_pod_that_nobody_reported_needs_no_look_to_be_reported() {
     let mut b = Bench::new(one());
+    assert_eq!(b.raw(Event::Tick), [Effect::Look]);
+    b.ms += 1_000;
     let effects = b.raw(Event::Tick);
-    assert_eq!(effects, [Effect::Look, Effect::Status(Box::new(b.s.reported.clone()))]);
+    assert_eq!(effects, [Effect::Status(Box::new(b.s.reported.clone()))]);
     assert_eq!((b.phase(), b.waiting().as_str()), ("Pending", "ContainerCreating"));
 }
 

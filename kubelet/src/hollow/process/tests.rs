@@ -76,7 +76,7 @@ impl Bench {
 #[test]
 fn a_service_starts_and_is_stopped_when_it_is_deleted() {
     let (mut b, effects) = Bench::new(one("Always"), LIFE);
-    assert_eq!(effects, ["Pending: c.0 ContainerCreating"]);
+    assert_eq!(effects, Vec::<String>::new(), "it starts soon enough to be told of once");
     assert_eq!(b.wait(), (300, vec!["Running ready: c.0 runs".to_owned()]));
     assert_eq!(b.process.status().pod_ip.as_deref(), Some("100.64.0.2"));
     assert_eq!(b.process.started("c"), Some(at(1_000_300).wall));
