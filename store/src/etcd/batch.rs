@@ -27,14 +27,16 @@ pub const MAX_MESSAGE: usize = BYTES + limits::MAX_TXN_BYTES + (1 << 20);
 
 pub type Replies = Vec<Result<TxnReply, StoreError>>;
 
-/// How many of the first go in one call: at least one.
-pub fn fitting(txns: &[Txn]) -> usize {
-    let mut bytes = 0;
-    let full = txns.iter().take(MOST).position(|txn| {
-        bytes += limits::size(txn);
-        bytes > BYTES
-    });
-    full.map_or(txns.len().min(MOST), |last| last + 1)
+/// How many of the first go in one call: at least one, if there is any.
+pub fn fitting<'a>(txns: impl Iterator<Item = &'a Txn>) -> usize {
+    let (mut bytes, mut count) = (0, 0);
+    for txn in txns.take(MOST) {
+        (bytes, count) = (bytes + limits::size(txn), count + 1);
+        if bytes > BYTES {
+            break;
+        }
+    }
+    count
 }
 
 pub fn put(txns: &[Txn]) -> TxnBatch {

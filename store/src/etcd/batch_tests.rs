@@ -28,7 +28,7 @@ fn a_call_is_bounded_by_count_and_bytes() {
     let rows = [(0, 0, 0), (3, 10, 3), (2_000, 10, MOST), (20, 1 << 20, 8), (2, 10 << 20, 1)];
     for (count, bytes, expect) in rows {
         let txns: Vec<Txn> = (0..count).map(|at| put_of(format!("k{at}"), bytes)).collect();
-        assert_eq!(fitting(&txns), expect, "{count} of {bytes} bytes");
+        assert_eq!(fitting(txns.iter()), expect, "{count} of {bytes} bytes");
     }
 }
 

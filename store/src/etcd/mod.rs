@@ -17,6 +17,7 @@ mod maintenance;
 mod remote;
 #[cfg(test)]
 mod tests;
+mod together;
 mod watch;
 
 use crate::api::Revision;

@@ -2,6 +2,7 @@
 //! tries the next member only when the one before certainly did nothing.
 
 use super::lifetime::{self, Lifetime};
+use super::together::Together;
 use super::{OURS, batch, convert, errors};
 use crate::api::{
     LeaseId, RangeReply, RangeRequest, Revision, Store, StoreError, Txn, TxnReply, Watch, WatchBatch, WatchRequest,
@@ -42,13 +43,20 @@ pub struct RemoteStore {
     lifetime: Option<Arc<Lifetime>>,
     /// Until when the members are taken for such that know no batches.
     single_until: Arc<Mutex<Option<Instant>>>,
+    together: Arc<Together>,
 }
 
 impl RemoteStore {
     /// `members` are `host:port`. Connections are made when they are first used.
     pub fn new(members: &[String], tls: Option<&StoreTls>) -> Result<Self, TlsError> {
         let members: Result<Vec<_>, TlsError> = members.iter().map(|address| peer::channel(address, tls)).collect();
-        Ok(Self { members: members?.into(), preferred: Arc::default(), lifetime: None, single_until: Arc::default() })
+        Ok(Self {
+            members: members?.into(),
+            preferred: Arc::default(),
+            lifetime: None,
+            single_until: Arc::default(),
+            together: Arc::default(),
+        })
     }
 
     /// What is put into an etcd without a lease goes `ttl` after it was last written, or a little later. Members of our own are
@@ -104,8 +112,7 @@ impl RemoteStore {
 
     /// Sends them together; `None`: the members know no batches.
     async fn send_together(&self, txns: &[Txn]) -> Result<Option<batch::Replies>, StoreError> {
-        let single = *self.single_until.lock();
-        if single.is_some_and(|until| Instant::now() < until) || !self.is_ours().await? {
+        if !self.takes_batches() || !self.is_ours().await? {
             return Ok(None);
         }
         let message = batch::put(txns);
@@ -119,6 +126,29 @@ impl RemoteStore {
             return Ok(None);
         };
         batch::replies(answer, txns.len()).map(Some)
+    }
+
+    /// One in a call of its own.
+    async fn alone(&self, txn: Txn) -> Result<TxnReply, StoreError> {
+        match &self.lifetime {
+            Some(lifetime) => self.send_mortal(txn, lifetime).await,
+            None => self.send(txn).await,
+        }
+    }
+
+    /// Those that go together now.
+    async fn all(self, mut txns: Vec<Txn>) -> batch::Replies {
+        if txns.len() == 1 {
+            return vec![self.alone(txns.remove(0)).await];
+        }
+        let count = txns.len();
+        self.txn_batch(txns).await.unwrap_or_else(|error| vec![Err(error); count])
+    }
+
+    /// As far as is known: members are asked first when there is a batch to send.
+    fn takes_batches(&self) -> bool {
+        let not_ours = self.lifetime.as_ref().is_some_and(|lifetime| lifetime.ours.get() == Some(&false));
+        !not_ours && self.single_until.lock().is_none_or(|until| Instant::now() >= until)
     }
 
     /// What may be sent together: not what hangs on leases of an etcd.
@@ -201,10 +231,11 @@ fn kv(member: Channel) -> KvClient<Channel> {
 impl Store for RemoteStore {
     async fn txn(&self, txn: Txn) -> Result<TxnReply, StoreError> {
         limits::check(&txn)?;
-        match &self.lifetime {
-            Some(lifetime) => self.send_mortal(txn, lifetime).await,
-            None => self.send(txn).await,
+        if !txn.writes() || !self.takes_batches() {
+            return self.alone(txn).await;
         }
+        let store = self.clone();
+        self.together.txn(txn, move |txns| Self::all(store.clone(), txns)).await
     }
 
     /// Members of our own take many in one call. etcd's interface has none for it: there they go side by side, and the leader puts
@@ -215,12 +246,12 @@ impl Store for RemoteStore {
         let mut rest: Vec<Txn> = good.collect();
         let mut replies = Vec::with_capacity(rest.len());
         while !rest.is_empty() {
-            let after = rest.split_off(batch::fitting(&rest));
+            let after = rest.split_off(batch::fitting(rest.iter()));
             let count = rest.len();
             match self.send_together(&rest).await {
                 Ok(Some(some)) => replies.extend(some),
                 Ok(None) => {
-                    let singly = stream::iter(rest).map(|txn| self.txn(txn)).buffered(IN_FLIGHT);
+                    let singly = stream::iter(rest).map(|txn| self.alone(txn)).buffered(IN_FLIGHT);
                     replies.append(&mut singly.collect().await);
                 }
                 Err(error) => replies.extend((0..count).map(|_| Err(error.clone()))),
