@@ -68,9 +68,13 @@ impl Cluster {
 
     /// A machine short of disk, memory or processes gets no pod: all that follows would fail, and not say why.
     fn ensure_takes_pods(&self) -> anyhow::Result<()> {
-        let short = ".status.conditions[?(@.status==\"True\")].message";
-        let said = self.kubectl.path(&["node", &self.options.node_name], short)?;
-        anyhow::ensure!(!said.contains("pressure"), "this machine cannot run the suite: {said}");
+        let of_true = |field: &str| {
+            let path = format!(".status.conditions[?(@.status==\"True\")].{field}");
+            self.kubectl.path(&["node", &self.options.node_name], &path)
+        };
+        if of_true("type")?.contains("Pressure") {
+            anyhow::bail!("this machine cannot run the suite: {}", of_true("message")?);
+        }
         Ok(())
     }
 

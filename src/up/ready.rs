@@ -22,7 +22,7 @@ pub async fn wait(client: &Client, node: &str, cancel: &CancellationToken) -> Op
         let lease = client.get::<Value>(&kinds::LEASE, LEASES, node).await;
         if lease.is_ok_and(|lease| is_renewed(&lease, start)) {
             let found = client.get::<Value>(&kinds::NODE, "", node).await.ok();
-            if let Some(node) = found.filter(is_ready) {
+            if let Some(node) = found.filter(|node| is_ready(node, start)) {
                 return Some(node);
             }
         }
@@ -35,13 +35,17 @@ fn is_renewed(lease: &Value, start: Timestamp) -> bool {
     renewed.is_ok_and(|renewed| renewed >= start)
 }
 
-fn is_ready(node: &Value) -> bool {
-    true_conditions(node).any(|condition| condition["type"] == "Ready")
+/// As its agent of now says. The API keeps seconds.
+fn is_ready(node: &Value, start: Timestamp) -> bool {
+    let ready = true_conditions(node).find(|condition| condition["type"] == "Ready");
+    let told = ready.map(|condition| serde_json::from_value::<Timestamp>(condition["lastHeartbeatTime"].clone()));
+    told.is_some_and(|told| told.is_ok_and(|told| told >= start.truncated_to_secs()))
 }
 
-/// What the machine is short of, in the words of its agent. It is Ready all the same, and takes no pods.
+/// What the machine is short of, in the words of its agent. It is Ready all the same, and takes no pods but those that tolerate it.
 pub fn shortages(node: &Value) -> impl Iterator<Item = &str> {
-    let pressures = true_conditions(node).filter(|condition| condition["type"] != "Ready");
+    let is_pressure = |kind: &str| ["DiskPressure", "MemoryPressure", "PIDPressure"].contains(&kind);
+    let pressures = true_conditions(node).filter(move |condition| condition["type"].as_str().is_some_and(is_pressure));
     pressures.filter_map(|condition| condition["message"].as_str())
 }
 
@@ -57,10 +61,12 @@ mod tests {
 
     #[test]
     fn only_a_true_condition_counts() {
-        let node = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status}]}});
-        assert!(is_ready(&node("True")));
-        assert!(!is_ready(&node("Unknown")));
-        assert!(!is_ready(&json!({})));
+        let node = |status: &str, at: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastHeartbeatTime": at}]}});
+        let start = serde_json::from_value(json!("2026-11-29T14:31:19.5Z")).unwrap();
+        assert!(is_ready(&node("True", "2026-11-29T14:31:19Z"), start));
+        assert!(!is_ready(&node("True", "2026-11-29T14:31:18Z"), start), "an earlier run said so");
+        assert!(!is_ready(&node("Unknown", "2026-11-29T14:31:20Z"), start));
+        assert!(!is_ready(&json!({}), start));
     }
 
     #[test]
@@ -68,6 +74,7 @@ mod tests {
         let conditions = json!([
             {"type": "MemoryPressure", "status": "False", "message": "kubelet has sufficient memory available"},
             {"type": "DiskPressure", "status": "True", "message": "kubelet has disk pressure"},
+            {"type": "GPUReady", "status": "True", "message": "somebody else's condition"},
             {"type": "Ready", "status": "True", "message": "kubelet is posting ready status"}]);
         let node = json!({"status": {"conditions": conditions}});
         assert_eq!(shortages(&node).collect::<Vec<_>>(), ["kubelet has disk pressure"]);

@@ -101,7 +101,7 @@ pub fn a_gang_that_is_too_large(r: &Rehearsal) -> anyhow::Result<()> {
     r.kubectl.with_namespace("many", |kubectl| {
         gang(kubectl, 7, 7, &wants("cpu: 6"))?;
         explain(r, "many", "g-0", &[])?.has(&[
-            "waits: its group g starts with 7 pods at once, and there is room for 6 of them\n",
+            "waits: its group g starts with 7 pods at once, and there is room for 6 of them; the next would not fit: 6 short of cpu\n",
             "Group:      g needs 7 at once; 7 exist, 0 have a machine, 6 of the other 7 would find a place now\n",
         ])
     })

@@ -80,14 +80,17 @@ fn of_gang(gang: &Gang, report: &Report) -> Option<String> {
             gang.name, gang.exist
         ));
     }
-    let alone = if report.feasible == 0 { "" } else { "; the next would not fit" };
+    let lacks = match (why(report), report.feasible) {
+        (none, _) if none.is_empty() => none,
+        (alone, 0) => format!(": {alone}"),
+        (next, _) => format!("; the next would not fit: {next}"),
+    };
     let needed = min - gang.placed;
     (gang.fit < needed.min(waiting)).then(|| {
         format!(
-            "its group {} starts with {min} pods at once, and there is room for {} of them{alone}: {}",
+            "its group {} starts with {min} pods at once, and there is room for {} of them{lacks}",
             gang.name,
-            gang.placed + gang.fit,
-            why(report)
+            gang.placed + gang.fit
         )
     })
 }

@@ -225,6 +225,8 @@ pub struct State {
     pub doubt_ms: u64,
     pub prepared: Progress,
     pub sandbox: Sandbox,
+    /// The addresses of the last sandbox that this agent saw up; the pod keeps them when it ends.
+    pub ips: Vec<String>,
     pub next_sandbox: u32,
     pub sandbox_retry_ms: u64,
     pub containers: BTreeMap<String, Container>,
@@ -255,6 +257,7 @@ impl State {
             doubt_ms: 0,
             prepared: Progress::Todo,
             sandbox: Sandbox::None,
+            ips: vec![],
             next_sandbox: 0,
             sandbox_retry_ms: 0,
             containers: BTreeMap::new(),

@@ -11,7 +11,7 @@ use crate::api::status::{
 pub fn of(s: &State, now: Now) -> PodStatus {
     let ips: Vec<String> = match &s.sandbox {
         _ if s.pod.spec.host_network && s.sandbox != Sandbox::None => s.facts.host_ips.clone(),
-        Sandbox::Ready { ips, .. } => ips.clone(),
+        _ if !s.ips.is_empty() => s.ips.clone(),
         _ => s.reported.pod_ips.iter().flatten().map(|i| i.ip.clone()).collect(),
     };
     let mut status = PodStatus {

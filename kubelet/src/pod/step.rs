@@ -197,6 +197,7 @@ fn sandbox_up(s: &mut State, attempt: u32, result: Result<SandboxSeen, RuntimeEr
     match result {
         Ok(seen) => {
             s.retries.reset();
+            s.ips.clone_from(&seen.ips);
             s.sandbox = Sandbox::Ready { id: seen.id, ips: seen.ips, since_ms: now.boot_ms };
         }
         Err(e) => {

@@ -526,6 +526,15 @@ fn a_pod_that_starts_at_once_is_told_of_once() {
     let started = |at| Event::Started { name: "c".into(), attempt: 0, id: "c0".into(), image_id: "sha".into(), at };
     assert_eq!(phases(b.raw(started(at))), ["Running"]);
 
+    // One that has ended when it is first told of keeps its address.
+    let mut b = Bench::new(json!({"containers": [{"name": "c", "image": "i:1"}], "restartPolicy": "Never"}));
+    b.ready_ground();
+    b.image("c");
+    b.exit("c", 0, 0, "Completed");
+    b.started("c", 0);
+    b.exit("c", 0, 0, "Completed");
+    assert_eq!((b.phase(), b.status()["podIP"].as_str()), ("Succeeded", Some("10.0.0.9")));
+
     // One that takes longer is told of while it begins, and again when it runs.
     let mut b = Bench::new(one());
     b.ready_ground();

@@ -1,7 +1,7 @@
 //! Pods that are placed together or not at all: who belongs to which gang, and what their PodGroups say. Decides only which of
 //! them are decided again.
 
-mod deciding;
+pub(super) mod deciding;
 mod giving_up;
 mod making_room;
 

@@ -16,12 +16,13 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 /// On pods whose group has no PodGroup: how many of them start together.
 const MIN_MEMBER: &str = "gantry.dev/min-member";
 
-/// The labels that the scheduler reads as figures. What stays as it was `before` is let be.
-pub fn labels(labels: &Value, before: &Value, path: &str, errors: &mut FieldErrors) {
-    let Some(said) = labels[MIN_MEMBER].as_str().filter(|said| before[MIN_MEMBER] != *said) else { return };
-    if !said.parse().is_ok_and(|count: i64| (1..=MOST_MEMBERS).contains(&count)) {
+/// The labels of a pod that the scheduler reads as figures. What stays as it was is let be.
+pub fn labels(new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    let said = |pod: &Value| pod["metadata"]["labels"][MIN_MEMBER].as_str().map(str::to_owned);
+    let Some(count) = said(new).filter(|count| old.and_then(said).as_ref() != Some(count)) else { return };
+    if !count.parse().is_ok_and(|count: i64| (1..=MOST_MEMBERS).contains(&count)) {
         let why = format!("must be a whole number from 1 to {MOST_MEMBERS}");
-        errors.invalid(format!("{path}[{MIN_MEMBER}]"), said, why);
+        errors.invalid(format!("metadata.labels[{MIN_MEMBER}]"), count.as_str(), why);
     }
 }
 

@@ -55,6 +55,7 @@ fn how_many_start_together_is_a_number() {
     for count in ["0", "513", "-1", "abc", "1.5", ""] {
         assert_eq!(errors(&Pod, &labelled(count), None), refused(count));
         assert_eq!(errors(&Pod, &labelled(count), Some(&labelled("1"))), refused(count));
+        assert_eq!(errors_of(&Pod, &labelled(count), Some(&labelled("1")), Some("status")), refused(count));
         // What is stored already keeps nobody from writing the rest.
         assert_eq!(errors(&Pod, &labelled(count), Some(&labelled(count))), "[]");
     }

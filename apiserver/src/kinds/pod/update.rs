@@ -1,6 +1,6 @@
 //! Decides what of a pod may change after its creation, and where.
 
-use super::{scheduling, validate};
+use super::validate;
 use crate::kinds::value::{at, i64_at, items, remove, str_at};
 use gantry_apimachinery::status::FieldErrors;
 use serde_json::Value;
@@ -11,8 +11,6 @@ const MUTABLE: &str = "pod updates may not change fields other than `spec.contai
 
 /// A write to the pod itself.
 pub fn spec(new: &Value, old: &Value, errors: &mut FieldErrors) {
-    let (labels, before) = (&new["metadata"]["labels"], &old["metadata"]["labels"]);
-    scheduling::labels(labels, before, "metadata.labels", errors);
     validate::spec(&new["spec"], "spec", errors);
     for list in ["containers", "initContainers"] {
         if items(&new["spec"], list).len() != items(&old["spec"], list).len() {

@@ -21,7 +21,7 @@ pub fn pod(pod: &Value, errors: &mut FieldErrors) {
     if at(pod, "spec.schedulingGates").is_some() && !str_at(pod, "spec.nodeName").is_empty() {
         errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared");
     }
-    scheduling::labels(&pod["metadata"]["labels"], &Value::Null, "metadata.labels", errors);
+    scheduling::labels(pod, None, errors);
     spec(&pod["spec"], "spec", errors);
     unheeded::refuse(&pod["spec"], errors);
 }
@@ -31,7 +31,6 @@ pub fn template(template: &Value, path: &str, errors: &mut FieldErrors) {
     for (key, value) in template["metadata"]["labels"].as_object().into_iter().flatten() {
         label(&format!("{path}.labels"), key, value.as_str().unwrap_or_default(), errors);
     }
-    scheduling::labels(&template["metadata"]["labels"], &Value::Null, &format!("{path}.labels"), errors);
     for key in template["metadata"]["annotations"].as_object().into_iter().flatten().map(|(key, _)| key) {
         if let Err(why) = names::qualified_name(&key.to_lowercase()) {
             errors.invalid(format!("{path}.annotations"), key.as_str(), why);

@@ -16,7 +16,7 @@ use crate::schedule::{Decision, Unschedulable, does, explain, schedule};
 use crate::snapshot::{Assumed, Machine};
 
 /// Classes of a gang that are asked for why they fit nowhere: each is asked of all machines.
-const ASKED: usize = 8;
+pub(in crate::engine) const ASKED: usize = 8;
 /// A gang that meets machines whose news is on its way says nothing of it this often.
 const SILENT: u32 = 4;
 

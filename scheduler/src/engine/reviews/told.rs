@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::class::Class;
 use crate::engine::Engine;
 use crate::engine::gangs::MOST;
+use crate::engine::gangs::deciding::ASKED;
 use crate::explain::report::{self, GangState, MakingRoom, Preempting, Queued, Report, TeamShare, Victims};
 use crate::pod::{Band, PodInfo};
 use crate::preempt::{Budget, preempt};
@@ -94,26 +95,34 @@ impl Engine {
     pub(super) fn gang_told(&mut self, info: &PodInfo) -> Option<GangTold> {
         let standing = self.gangs.standing(info)?;
         let needs = standing.min_member.map_or(0, |min| min as usize).saturating_sub(standing.placed);
+        let exist = standing.pending.len() + standing.placed;
+        // Their machines are being written.
+        let decided = standing.pending.iter().filter(|uid| self.deciding.contains_key(*uid)).count();
         let members = standing.pending.iter().filter(|uid| !self.deciding.contains_key(*uid));
         let members = members.filter_map(|uid| self.pending.get(uid)).map(|pending| pending.info.clone());
         let members: Vec<Arc<PodInfo>> = members.take(MOST).collect();
         // What is held for them is not in their way, and none of it is touched by placing them in thought.
         let held: Vec<_> = members.iter().map(|member| self.release_nomination(&member.uid)).collect();
-        let (mut assumed, mut next) = (Vec::new(), None);
+        let (mut assumed, mut refused) = (Vec::new(), Vec::<Arc<Class>>::new());
         for (turn, member) in members.iter().enumerate() {
             let class = self.class_of(member);
+            if refused.len() == ASKED || refused.iter().any(|other| other.id == class.id) {
+                continue;
+            }
             let decision = schedule(&self.snapshot, &class, turn as u64, &mut self.scratch);
             let Decision::Placement(placement) = decision else {
-                next = Some(report::filters(&self.snapshot, &class));
-                break;
+                refused.push(class);
+                continue;
             };
             let thought = PodInfo { uid: format!("review/{}", member.uid).into(), ..(**member).clone() };
             let thought = self.snapshot.adopt(thought);
             assumed.push(self.snapshot.assume(thought, placement.machine()));
         }
-        let fit = assumed.len();
+        let fit = decided + assumed.len();
+        let is_short = fit < needs && needs <= exist - standing.placed;
+        let next = refused.first().filter(|_| is_short).map(|class| report::filters(&self.snapshot, class));
         self.forget_all(assumed);
-        let preemption = (fit < needs).then(|| self.gang_could_preempt(info, &members, needs));
+        let preemption = (fit < needs).then(|| self.gang_could_preempt(info, &members, needs - decided));
         for (member, held) in members.iter().zip(held) {
             self.keep(member, held);
         }
@@ -121,11 +130,11 @@ impl Engine {
             name: info.gang.as_ref()?.name.clone(),
             min_member: standing.min_member,
             has_object: standing.has_object,
-            exist: standing.pending.len() + standing.placed,
+            exist,
             placed: standing.placed,
             fit,
         };
-        Some(GangTold { state, preemption, next: next.filter(|_| fit < needs) })
+        Some(GangTold { state, preemption, next })
     }
 
     fn gang_could_preempt(&mut self, info: &PodInfo, members: &[Arc<PodInfo>], needs: usize) -> Preempting {

@@ -157,3 +157,28 @@ fn a_gang_is_told_with_how_many_fit() {
     assert_eq!(report.nearest[0].lacks, ["short of cpu: wants 0.9, 0.2 free (0.7 more)"]);
     assert_eq!(machine(engine.snapshot(), "m"), (0, 0));
 }
+
+#[test]
+fn one_that_fits_nowhere_does_not_hide_how_many_of_its_gang_fit() {
+    let mut engine = engine();
+    let member = |name: &str, cpu: &str| {
+        let mut member = (*pod(name, cpu, "", json!({}))).clone();
+        member.metadata.labels.insert("gantry.dev/pod-group".to_owned(), "g".to_owned());
+        Event::Pod(Arc::new(member))
+    };
+    let group: Arc<PodGroup> = from(json!({"metadata": {"namespace": "ns", "name": "g"}, "spec": {"minMember": 2}}));
+    engine.step(0, Event::Group(group));
+    engine.step(0, member("a", "64"));
+    engine.step(0, member("b", "1500m"));
+    engine.step(0, member("c", "1"));
+    decide(&mut engine, 0);
+    let report = ask(&mut engine, 0, json!({"podName": "b"})).unwrap();
+    assert_eq!(report.gang.unwrap().fit, 1);
+    assert_eq!(
+        (report.feasible, report.nearest[0].lacks[0].as_str()),
+        (1, "short of cpu: wants 64, 0.5 free (63.5 more)")
+    );
+    // An incomplete gang is told of with the machines as they are.
+    let report = ask(&mut engine, 0, json!({"podName": "a"})).unwrap();
+    assert_eq!((report.feasible, report.filters[0].removed), (0, 1));
+}
