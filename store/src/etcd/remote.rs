@@ -136,13 +136,21 @@ impl RemoteStore {
         }
     }
 
-    /// Those that go together now.
-    async fn all(self, mut txns: Vec<Txn>) -> batch::Replies {
-        if txns.len() == 1 {
-            return vec![self.alone(txns.remove(0)).await];
+    /// Those that are asked for singly and go together now.
+    async fn joined(self, mut txns: Vec<Txn>) -> batch::Replies {
+        match txns.len() {
+            1 => vec![self.alone(txns.remove(0)).await],
+            _ => self.one_call(txns).await,
         }
-        let count = txns.len();
-        self.txn_batch(txns).await.unwrap_or_else(|error| vec![Err(error); count])
+    }
+
+    /// As many as fit into a call, all within the limits. Where there are no batches they go side by side.
+    async fn one_call(&self, txns: Vec<Txn>) -> batch::Replies {
+        match self.send_together(&txns).await {
+            Ok(Some(replies)) => replies,
+            Ok(None) => stream::iter(txns).map(|txn| self.alone(txn)).buffered(IN_FLIGHT).collect().await,
+            Err(error) => vec![Err(error); txns.len()],
+        }
     }
 
     /// As far as is known: members are asked first when there is a batch to send.
@@ -235,7 +243,7 @@ impl Store for RemoteStore {
             return self.alone(txn).await;
         }
         let store = self.clone();
-        self.together.txn(txn, move |txns| Self::all(store.clone(), txns)).await
+        self.together.txn(txn, move |txns| Self::joined(store.clone(), txns)).await
     }
 
     /// Members of our own take many in one call. etcd's interface has none for it: there they go side by side, and the leader puts
@@ -247,15 +255,7 @@ impl Store for RemoteStore {
         let mut replies = Vec::with_capacity(rest.len());
         while !rest.is_empty() {
             let after = rest.split_off(batch::fitting(rest.iter()));
-            let count = rest.len();
-            match self.send_together(&rest).await {
-                Ok(Some(some)) => replies.extend(some),
-                Ok(None) => {
-                    let singly = stream::iter(rest).map(|txn| self.alone(txn)).buffered(IN_FLIGHT);
-                    replies.append(&mut singly.collect().await);
-                }
-                Err(error) => replies.extend((0..count).map(|_| Err(error.clone()))),
-            }
+            replies.append(&mut self.one_call(rest).await);
             rest = after;
         }
         let mut replies = replies.into_iter();
