@@ -39,7 +39,7 @@ pub fn spawn(shared: &Arc<Shared>, entry: &Entry, effect: Effect) {
 fn job(shared: &Arc<Shared>, Entry { state, place }: &Entry) -> Job {
     let ips = match &state.sandbox {
         _ if state.pod.spec.host_network => shared.machine.read().host_ips.clone(),
-        Sandbox::Ready { ips, .. } => ips.clone(),
+        Sandbox::Ready { .. } => state.ips.clone(),
         _ => vec![],
     };
     let running = state.containers.iter().filter_map(|(n, c)| c.running().map(|r| (n.clone(), r.id.clone())));

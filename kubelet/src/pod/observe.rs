@@ -58,7 +58,7 @@ fn sandboxes(s: &mut State, now: Now, seen: &PodSeen, out: &mut Out) {
         (Sandbox::None, Some(newest)) => {
             s.sandbox = if newest.ready {
                 s.ips.clone_from(&newest.ips);
-                Sandbox::Ready { id: newest.id.clone(), ips: newest.ips.clone(), since_ms: now.boot_ms }
+                Sandbox::Ready { id: newest.id.clone(), since_ms: now.boot_ms }
             } else {
                 Sandbox::Dying { id: newest.id.clone(), not_before_ms: now.boot_ms }
             };

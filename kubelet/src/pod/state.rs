@@ -48,7 +48,6 @@ pub enum Sandbox {
     },
     Ready {
         id: String,
-        ips: Vec<String>,
         since_ms: u64,
     },
     /// It died, or the pod ends: to be stopped at `not_before_ms`.

@@ -197,8 +197,8 @@ fn sandbox_up(s: &mut State, attempt: u32, result: Result<SandboxSeen, RuntimeEr
     match result {
         Ok(seen) => {
             s.retries.reset();
-            s.ips.clone_from(&seen.ips);
-            s.sandbox = Sandbox::Ready { id: seen.id, ips: seen.ips, since_ms: now.boot_ms };
+            s.ips = seen.ips;
+            s.sandbox = Sandbox::Ready { id: seen.id, since_ms: now.boot_ms };
         }
         Err(e) => {
             out.tell(Level::Warning, "FailedCreatePodSandBox", format!("Failed to create pod sandbox: {e}"), None);
