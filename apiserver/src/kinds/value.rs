@@ -11,6 +11,12 @@ pub fn str_at<'a>(object: &'a Value, path: &str) -> &'a str {
     at(object, path).and_then(Value::as_str).unwrap_or("")
 }
 
+/// A label that a write brings or changes. One that is stored already, whatever it says, keeps nobody from writing the rest.
+pub fn changed_label<'a>(new: &'a Value, old: Option<&Value>, key: &str) -> Option<&'a str> {
+    let said = new["metadata"]["labels"][key].as_str()?;
+    old.is_none_or(|old| old["metadata"]["labels"][key] != said).then_some(said)
+}
+
 pub fn i64_at(object: &Value, path: &str) -> Option<i64> {
     at(object, path).and_then(Value::as_i64)
 }

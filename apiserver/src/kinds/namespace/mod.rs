@@ -1,7 +1,7 @@
 //! What a Namespace means to the API: it starts active, carries its own name as a label, and only the finalize subresource
 //! ends it. It never deletes what is inside.
 
-use super::value::{child, default, items, str_at};
+use super::value::{changed_label, child, default, items, str_at};
 use super::{Column, Ctx, Selectable, Strategy, columns};
 use gantry_apimachinery::names;
 use gantry_apimachinery::status::FieldErrors;
@@ -42,12 +42,10 @@ impl Strategy for Namespace {
     }
 
     fn validate(&self, new: &Value, old: Option<&Value>, _ctx: &Ctx, errors: &mut FieldErrors) {
-        let weight = |namespace: &Value| namespace["metadata"]["labels"][TEAM_WEIGHT].as_str().map(str::to_owned);
-        // What is stored already keeps nobody from ending the namespace.
-        if let Some(said) = weight(new).filter(|said| old.and_then(weight).as_ref() != Some(said))
+        if let Some(said) = changed_label(new, old, TEAM_WEIGHT)
             && !said.parse().is_ok_and(|weight: f64| weight.is_finite() && weight > 0.0)
         {
-            errors.invalid(format!("metadata.labels[{TEAM_WEIGHT}]"), said.as_str(), "must be a number above 0");
+            errors.invalid(format!("metadata.labels[{TEAM_WEIGHT}]"), said, "must be a number above 0");
         }
         for (i, finalizer) in items(new, "spec.finalizers").iter().enumerate() {
             let name = finalizer.as_str().unwrap_or("");

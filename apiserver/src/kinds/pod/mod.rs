@@ -59,10 +59,8 @@ impl Strategy for Pod {
     }
 
     fn validate(&self, new: &Value, old: Option<&Value>, ctx: &Ctx, errors: &mut FieldErrors) {
-        if old.is_some() {
-            // Of any subresource: a write of the status may bring labels, too.
-            scheduling::labels(new, old, errors);
-        }
+        // Of any subresource: a write of the status may bring labels, too.
+        scheduling::labels(new, old, errors);
         match (old, ctx.subresource) {
             (None, _) => validate::pod(new, errors),
             (Some(old), None) => update::spec(new, old, errors),

@@ -2,7 +2,7 @@
 
 use super::validate::{if_set_one_of, label, one_of, required};
 use crate::kinds::podgroup::MOST_MEMBERS;
-use crate::kinds::value::{at, i64_at, items, str_at};
+use crate::kinds::value::{at, changed_label, i64_at, items, str_at};
 use gantry_apimachinery::labels::Selector;
 use gantry_apimachinery::names;
 use gantry_apimachinery::status::FieldErrors;
@@ -18,11 +18,10 @@ const MIN_MEMBER: &str = "gantry.dev/min-member";
 
 /// The labels of a pod that the scheduler reads as figures. What stays as it was is let be.
 pub fn labels(new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
-    let said = |pod: &Value| pod["metadata"]["labels"][MIN_MEMBER].as_str().map(str::to_owned);
-    let Some(count) = said(new).filter(|count| old.and_then(said).as_ref() != Some(count)) else { return };
+    let Some(count) = changed_label(new, old, MIN_MEMBER) else { return };
     if !count.parse().is_ok_and(|count: i64| (1..=MOST_MEMBERS).contains(&count)) {
         let why = format!("must be a whole number from 1 to {MOST_MEMBERS}");
-        errors.invalid(format!("metadata.labels[{MIN_MEMBER}]"), count.as_str(), why);
+        errors.invalid(format!("metadata.labels[{MIN_MEMBER}]"), count, why);
     }
 }
 

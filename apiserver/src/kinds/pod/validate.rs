@@ -21,7 +21,6 @@ pub fn pod(pod: &Value, errors: &mut FieldErrors) {
     if at(pod, "spec.schedulingGates").is_some() && !str_at(pod, "spec.nodeName").is_empty() {
         errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared");
     }
-    scheduling::labels(pod, None, errors);
     spec(&pod["spec"], "spec", errors);
     unheeded::refuse(&pod["spec"], errors);
 }
