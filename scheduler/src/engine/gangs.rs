@@ -1,7 +1,7 @@
 //! Pods that are placed together or not at all: who belongs to which gang, and what their PodGroups say. Decides only which of
 //! them are decided again.
 
-pub(super) mod deciding;
+mod deciding;
 mod giving_up;
 mod making_room;
 
@@ -14,6 +14,8 @@ use crate::pod::PodInfo;
 use crate::queue::Place;
 use crate::snapshot::{Assumed, Machine};
 use giving_up::Patience;
+
+pub(super) use deciding::ASKED;
 
 /// Pods in one transaction.
 pub(super) const MOST: usize = 512;

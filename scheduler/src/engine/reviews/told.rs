@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::class::Class;
 use crate::engine::Engine;
-use crate::engine::gangs::MOST;
-use crate::engine::gangs::deciding::ASKED;
+use crate::engine::gangs::{ASKED, MOST};
 use crate::explain::report::{self, GangState, MakingRoom, Preempting, Queued, Report, TeamShare, Victims};
 use crate::pod::{Band, PodInfo};
 use crate::preempt::{Budget, preempt};
@@ -95,7 +94,6 @@ impl Engine {
     pub(super) fn gang_told(&mut self, info: &PodInfo) -> Option<GangTold> {
         let standing = self.gangs.standing(info)?;
         let needs = standing.min_member.map_or(0, |min| min as usize).saturating_sub(standing.placed);
-        let exist = standing.pending.len() + standing.placed;
         // Their machines are being written.
         let decided = standing.pending.iter().filter(|uid| self.deciding.contains_key(*uid)).count();
         let members = standing.pending.iter().filter(|uid| !self.deciding.contains_key(*uid));
@@ -119,7 +117,7 @@ impl Engine {
             assumed.push(self.snapshot.assume(thought, placement.machine()));
         }
         let fit = decided + assumed.len();
-        let is_short = fit < needs && needs <= exist - standing.placed;
+        let is_short = fit < needs && needs <= standing.pending.len();
         let next = refused.first().filter(|_| is_short).map(|class| report::filters(&self.snapshot, class));
         self.forget_all(assumed);
         let preemption = (fit < needs).then(|| self.gang_could_preempt(info, &members, needs - decided));
@@ -130,7 +128,7 @@ impl Engine {
             name: info.gang.as_ref()?.name.clone(),
             min_member: standing.min_member,
             has_object: standing.has_object,
-            exist,
+            exist: standing.pending.len() + standing.placed,
             placed: standing.placed,
             fit,
         };

@@ -178,7 +178,7 @@ fn one_that_fits_nowhere_does_not_hide_how_many_of_its_gang_fit() {
         (report.feasible, report.nearest[0].lacks[0].as_str()),
         (1, "short of cpu: wants 64, 0.5 free (63.5 more)")
     );
-    // An incomplete gang is told of with the machines as they are.
+    // One that fits nowhere by itself is told of with the machines as they are.
     let report = ask(&mut engine, 0, json!({"podName": "a"})).unwrap();
     assert_eq!((report.feasible, report.filters[0].removed), (0, 1));
 }
